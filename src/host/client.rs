@@ -1,14 +1,16 @@
 //! One client of a host: its socket, what it has sent so far and what it has not taken yet.
 
-use std::io::{self, Read, Write};
+use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 
+use crate::remote::descriptors;
 use crate::remote::frames::{Frame, FrameError, Frames};
 use crate::remote::protocol::{FromHost, Refused, Size, ToHost};
 
 /// Output that a viewer may leave untaken. A screen full of colours is some 100 KiB, so this is many screens behind: such a
 /// viewer is disconnected, and sees the present screen when it attaches again.
-const MAX_UNTAKEN: usize = 4 << 20;
+pub(super) const MAX_UNTAKEN: usize = 4 << 20;
 
 /// Frames of one client handled before the others have their turn.
 const FRAMES_AT_ONCE: usize = 64;
@@ -33,6 +35,10 @@ pub(super) struct Client {
     untaken: Vec<u8>,
     pub(super) role: Role,
     pub(super) welcomed: bool,
+    /// Its terminal is lent to us: output does not go through its connection.
+    pub(super) lends: bool,
+    /// A descriptor that has arrived, for the frame that speaks of it.
+    descriptor: Option<OwnedFd>,
     /// Nothing more is read; what it is still to get is written, then it is closed.
     pub(super) closing: bool,
     gone: bool,
@@ -48,6 +54,8 @@ impl Client {
             untaken: Vec::new(),
             role: Role::Asking,
             welcomed: false,
+            lends: false,
+            descriptor: None,
             closing: false,
             gone: false,
         })
@@ -108,13 +116,25 @@ impl Client {
     /// refused alone.
     pub(super) fn receive(&mut self) -> Vec<ToHost> {
         let mut bytes = [0; 16 * 1024];
-        match self.stream.read(&mut bytes) {
-            Ok(0) => self.gone = true,
-            Ok(count) => self.frames.add(&bytes[..count]),
+        match descriptors::receive(&self.stream, &mut bytes) {
+            Ok((0, _)) => self.gone = true,
+            Ok((count, descriptor)) => {
+                self.frames.add(&bytes[..count]);
+                self.descriptor = descriptor.or(self.descriptor.take());
+            }
             Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
             Err(_) => self.gone = true,
         }
         self.arrived()
+    }
+
+    pub(super) fn take_descriptor(&mut self) -> Option<OwnedFd> {
+        self.descriptor.take()
+    }
+
+    /// Ends the connection without a farewell.
+    pub(super) fn drop_connection(&mut self) {
+        self.gone = true;
     }
 
     /// Frames that were received and not handled yet.

@@ -146,6 +146,11 @@ impl LiveSession {
         self.sends.holds_keys(now)
     }
 
+    /// Whether any text is on its way.
+    pub(super) fn has_sends(&self) -> bool {
+        !self.sends.is_empty()
+    }
+
     pub(super) fn forget(&mut self, client: u64) {
         self.sends.forget(&client);
         self.waits.forget(&client);

@@ -20,6 +20,24 @@ pub(super) enum Note {
     Finished,
     /// The tree was ended, but for these.
     TreeEnded(Vec<String>),
+    /// Of the terminal that this client has lent.
+    Terminal(u64, TerminalNote),
+}
+
+/// What the pump reports of a lent terminal.
+#[derive(Debug)]
+pub(super) enum TerminalNote {
+    /// The server is to decide about these keys. It says when it has.
+    Keys(Vec<u8>),
+    /// The beginning of a sequence is held back, for a moment.
+    HoldsKeys,
+    /// The chord was typed.
+    Left,
+    /// It does not keep up.
+    Lags,
+    /// Its viewer has it no more, for the time being: a shell does.
+    Withdrawn,
+    Gone,
 }
 
 /// Leaves notes; any thread may have one.

@@ -145,6 +145,10 @@ impl Sending {
         !matches!(self.phase, Phase::Waiting)
     }
 
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
     /// Whether Enter was pressed: from here on the text may have been submitted.
     pub fn has_pressed_enter(&self) -> bool {
         matches!(self.phase, Phase::Entered(_))
@@ -473,7 +477,7 @@ fn words(text: &str) -> impl Iterator<Item = &str> {
 
 /// Whether a prompt in a file is this text. Agents trim it, write line ends their own way, make four blanks of a tab (Claude),
 /// and put texts that waited together into one prompt (Gemini).
-fn is_same_prompt(text: &str, prompt: &str) -> bool {
+pub(super) fn is_same_prompt(text: &str, prompt: &str) -> bool {
     /// A text shorter than this may stand in another prompt by chance.
     const LONG_ENOUGH: usize = 24;
     let (text, prompt): (Vec<&str>, Vec<&str>) = (words(text).collect(), words(prompt).collect());

@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-use super::send::{Sending, Situation, Step, answer, refusal};
+use super::send::{Sending, Situation, Step, answer, is_same_prompt, refusal};
 use crate::remote::protocol::{SendAnswer, SendRequest};
 use crate::remote::send::SendError;
 use crate::remote::text;
@@ -49,6 +49,8 @@ pub struct Sends<C> {
     /// The first one is on its way.
     queue: VecDeque<Entry<C>>,
     answers: VecDeque<Remembered>,
+    /// Texts that were submitted, and whose prompts are still to appear in the file.
+    owed: VecDeque<(String, Instant)>,
 }
 
 #[derive(Debug)]
@@ -73,7 +75,7 @@ struct Remembered {
 
 impl<C> Default for Sends<C> {
     fn default() -> Self {
-        Self { queue: VecDeque::new(), answers: VecDeque::new() }
+        Self { queue: VecDeque::new(), answers: VecDeque::new(), owed: VecDeque::new() }
     }
 }
 
@@ -140,6 +142,7 @@ impl<C: Clone + PartialEq> Sends<C> {
                 }
                 Step::Done(answer) => {
                     if let Some(entry) = self.queue.pop_front() {
+                        self.expect_prompt(&entry.sending, &answer, now.now);
                         self.remember(entry.key, &answer, now.now);
                         progress
                             .answers
@@ -185,8 +188,21 @@ impl<C: Clone + PartialEq> Sends<C> {
         self.queue.retain(|entry| !entry.clients.is_empty() || entry.sending.has_typed());
     }
 
+    /// A text that the agent has, perhaps in its queue: the prompt that appears for it is no proof of an equal one sent later.
+    fn expect_prompt(&mut self, sending: &Sending, answer: &SendAnswer, now: Instant) {
+        self.owed.retain(|(_, since)| now.saturating_duration_since(*since) < LONGEST_WAIT);
+        let proven = matches!(answer.result, Delivery::TurnStarted | Delivery::Rejected);
+        if sending.has_pressed_enter() && !proven && self.owed.len() < ANSWERS {
+            self.owed.push_back((sending.text().to_owned(), now));
+        }
+    }
+
     /// A prompt has appeared in the conversation's file.
     pub fn note_prompt(&mut self, prompt: &str) {
+        if let Some(at) = self.owed.iter().position(|(text, _)| is_same_prompt(text, prompt)) {
+            self.owed.remove(at);
+            return;
+        }
         if let Some(first) = self.queue.front_mut() {
             first.sending.note_prompt(prompt);
         }
@@ -204,8 +220,7 @@ impl<C: Clone + PartialEq> Sends<C> {
         self.queue.front().is_some_and(|first| first.sending.holds_keys(now))
     }
 
-    #[cfg(test)]
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.queue.is_empty()
     }
 }
@@ -230,6 +245,7 @@ mod tests {
         reading: ScreenReading,
         sends: Sends<u8>,
         typed: Vec<String>,
+        prompts_are_read: bool,
     }
 
     impl Desk {
@@ -242,7 +258,15 @@ mod tests {
                 composer: Some(Composer::default()),
             };
             let start = Instant::now();
-            Self { start, now: 0, state, reading, sends: Sends::default(), typed: Vec::new() }
+            Self {
+                start,
+                now: 0,
+                state,
+                reading,
+                sends: Sends::default(),
+                typed: Vec::new(),
+                prompts_are_read: false,
+            }
         }
 
         fn with<T>(&mut self, act: impl FnOnce(&mut Sends<u8>, &Situation<'_>) -> T) -> T {
@@ -254,7 +278,7 @@ mod tests {
                 quiet_for: Duration::from_secs(1),
                 unwritten: 0,
                 screen_is_known: true,
-                prompts_are_read: false,
+                prompts_are_read: self.prompts_are_read,
                 viewer_keys: 0,
                 ended: false,
                 session: None,
@@ -267,6 +291,14 @@ mod tests {
             let request =
                 SendRequest { text: text.into(), idempotency_key: key.map(str::to_owned), timeout_ms };
             self.with(|sends, now| sends.submit(client, &request, now))
+        }
+
+        /// Runs until Enter was pressed for so many texts, the last of which has no answer yet.
+        fn run_to_enter(&mut self, texts: usize) {
+            let is_empty = |desk: &Self| desk.reading.composer == Some(Composer::default());
+            while self.typed.len() < texts || !is_empty(self) {
+                assert_eq!(self.run(10), []);
+            }
         }
 
         /// Runs for a while, and returns the answers.
@@ -288,6 +320,25 @@ mod tests {
             }
             answers
         }
+    }
+
+    #[test]
+    fn the_prompt_of_an_earlier_text_is_no_proof_of_an_equal_one() {
+        let mut desk = Desk::new();
+        desk.prompts_are_read = true;
+        desk.state.is = Activity::Working;
+        desk.reading.shown = Some(Shown::Working(String::new()));
+        desk.submit(1, "go on", None, 60_000);
+        assert_eq!(desk.run(20_000), [(1, Delivery::Queued)]);
+        desk.submit(2, "go on", None, 60_000);
+        desk.run_to_enter(2);
+        desk.sends.note_prompt("go on");
+        assert_eq!(desk.run(20_000), [(2, Delivery::Queued)], "the first one's");
+        desk.submit(3, "go on", None, 60_000);
+        desk.run_to_enter(3);
+        desk.sends.note_prompt("go on");
+        desk.sends.note_prompt("go on");
+        assert_eq!(desk.run(20_000), [(3, Delivery::TurnStarted)], "its own");
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Promises: no client can make the program wait; memory is bounded per client and in their number; a client that misbehaves
 //! costs its own connection and nothing else.
 
-use std::io::{self, Read};
+use std::io;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixListener;
 use std::time::{Duration, Instant};
@@ -12,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::client::{Client, Role};
 use super::front_end::PumpLink;
+use super::lending::Lending;
 use super::live::LiveSession;
 use super::notes::{Note, Notes, Reporter};
 use super::stop::Stopping;
@@ -63,12 +64,13 @@ pub(super) struct Parts {
 }
 
 pub(super) struct Server {
-    parts: Parts,
-    screen: Screen,
+    pub(super) parts: Parts,
+    pub(super) screen: Screen,
     /// The size without viewers, and the present one.
     own_size: Size,
     size: Size,
-    clients: Vec<Client>,
+    pub(super) clients: Vec<Client>,
+    pub(super) lending: Lending,
     /// Counts clients, and the order in which they typed.
     counter: u64,
     /// The exit code, once the agent has ended.
@@ -94,6 +96,7 @@ impl Server {
             own_size: size,
             size,
             clients: Vec::new(),
+            lending: Lending::default(),
             counter: 0,
             ended: None,
             recorded: false,
@@ -130,7 +133,8 @@ impl Server {
     }
 
     fn step(&mut self, now: Instant, last: Option<Instant>) -> io::Result<()> {
-        let timeout = self.parts.live.due().into_iter().chain(last).chain([self.reap_at]).min();
+        let held = self.lending.due();
+        let timeout = self.parts.live.due().into_iter().chain(last).chain(held).chain([self.reap_at]).min();
         let timeout = timeout.map(|at| at.saturating_duration_since(now));
         let ready = self.wait(timeout)?;
         if ready.output {
@@ -154,14 +158,20 @@ impl Server {
                 self.answer(at, frame);
             }
         }
+        self.flush_lent(&ready.lent);
+        self.release_held_keys();
         self.work_on_live();
         let viewers = self.viewers();
         for client in self.clients.extract_if(.., |client| client.is_gone()) {
             self.parts.live.forget(client.id);
+            if client.lends {
+                self.parts.pump.give_back(client.id);
+            }
         }
         if self.viewers() != viewers {
             self.settle_size();
         }
+        self.settle_direct();
         Ok(())
     }
 
@@ -177,6 +187,7 @@ impl Server {
             self.clients.len() < MAX_CLIENTS && !self.finished && Instant::now() >= self.listen_at
         });
         fds.extend(listens.map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)));
+        let lagging = if self.lends() { self.parts.pump.lagging() } else { Vec::new() };
         let first_client = fds.len();
         for client in &self.clients {
             let mut wanted = PollFlags::empty();
@@ -184,6 +195,8 @@ impl Server {
             wanted.set(PollFlags::OUT, client.lags());
             fds.push(PollFd::from_borrowed_fd(client.stream().as_fd(), wanted));
         }
+        let first_lent = fds.len();
+        fds.extend(lagging.iter().map(|(_, fd)| PollFd::new(&**fd, PollFlags::OUT)));
         let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
@@ -196,7 +209,11 @@ impl Server {
             notes: is_ready(0, PollFlags::IN),
             output: self.ended.is_none() && is_ready(1, PollFlags::IN),
             listener: first_client == 3 && is_ready(2, PollFlags::IN),
-            clients: (first_client..fds.len())
+            lent: (first_lent..fds.len())
+                .zip(&lagging)
+                .filter_map(|(at, (client, _))| is_ready(at, PollFlags::OUT).then_some(*client))
+                .collect(),
+            clients: (first_client..first_lent)
                 .map(|at| (is_ready(at, PollFlags::IN), is_ready(at, PollFlags::OUT)))
                 .collect(),
         })
@@ -205,27 +222,28 @@ impl Server {
     /// Passes output on to the viewers, then into the screen. False: there was none.
     fn take_output(&mut self) -> bool {
         let mut bytes = [0; CHUNK];
-        let count = self.parts.pump.stream().read(&mut bytes).unwrap_or(0);
-        if count == 0 {
-            return false;
-        }
-        let bytes = &bytes[..count];
+        let Some(count) = self.parts.pump.take_output(&mut bytes) else { return false };
+        self.follow_output(&bytes[..count]);
+        true
+    }
+
+    pub(super) fn follow_output(&mut self, bytes: &[u8]) {
         self.show(bytes.to_vec());
         self.screen.feed(bytes);
+        self.report_undo();
         let answers = self.screen.take_answers();
         // A viewer's terminal answers by itself; without one the host answers as a terminal would, or the agent waits.
         if self.size_owner().is_none() && !answers.is_empty() {
             self.parts.pump.type_keys(&answers);
         }
         self.parts.live.output_came(Instant::now());
-        true
     }
 
-    /// On the terminals of all viewers.
+    /// On the terminals of all viewers that write to it themselves.
     fn show(&mut self, bytes: Vec<u8>) {
-        if self.viewers() > 0 {
+        if self.clients.iter().any(|client| client.is_viewer() && !client.lends) {
             let frame = FromHost::Output(bytes).to_bytes();
-            let viewers = self.clients.iter_mut().filter(|client| client.is_viewer());
+            let viewers = self.clients.iter_mut().filter(|client| client.is_viewer() && !client.lends);
             viewers.for_each(|client| client.say_bytes(&frame));
         }
     }
@@ -239,11 +257,13 @@ impl Server {
             Note::News(news) => self.parts.live.tracked(news),
             Note::Ended(code) => {
                 while self.take_output() {}
+                self.give_back_all();
                 self.ended = Some(code);
                 self.parts.live.ended();
             }
             Note::TreeEnded(survivors) => self.parts.stopping.tree_ended(survivors),
             Note::Finished => self.recorded = true,
+            Note::Terminal(client, note) => self.heed_terminal(client, &note),
         }
         // The program may be gone long before the last of what it started: the host stays until all of it is.
         if self.recorded && !self.finished && !self.parts.stopping.is_going_on() {
@@ -300,6 +320,7 @@ impl Server {
                         build: env!("CARGO_PKG_VERSION").to_owned(),
                         session: Some(self.parts.live.session()),
                         name: String::new(),
+                        borrows: self.parts.pump.borrows(),
                     };
                     self.clients[at].welcomed = true;
                     self.clients[at].say(&FromHost::Welcome(welcome));
@@ -311,10 +332,13 @@ impl Server {
         let client = self.clients[at].id;
         match frame {
             ToHost::Hello(_) => {}
-            ToHost::Attach(attach) => self.attach(at, &attach),
+            ToHost::Attach(attach) => self.attach(at, attach),
             ToHost::Keys(keys) => self.type_keys(at, &keys),
             ToHost::Resize(size) => self.resize_viewer(at, size),
+            ToHost::Lend(lend) => self.borrow(at, &lend),
+            ToHost::Shown => self.parts.pump.begin(client),
             ToHost::Detach => {
+                self.give_back(at);
                 self.clients[at].role = Role::Asking;
                 self.clients[at].closing = true;
                 self.settle_size();
@@ -328,6 +352,8 @@ impl Server {
                 self.clients[at].say(&FromHost::Screen(ScreenText { rows }));
             }
             ToHost::Send(request) => {
+                // From here on keys of viewers come through here: a text is not mixed with them.
+                self.hold_keys();
                 let answer = self.parts.live.send(client, &request, self.parts.pump.unwritten());
                 if let Some(answer) = answer {
                     self.clients[at].say(&answer);
@@ -370,6 +396,9 @@ impl Server {
         if self.screen.is_between_sequences() {
             let notices = std::mem::take(&mut self.notices);
             if !notices.is_empty() {
+                if self.lends() {
+                    self.parts.pump.notify(&notices);
+                }
                 self.show(notices);
             }
         }
@@ -377,11 +406,13 @@ impl Server {
             && self.ended.is_none()
         {
             tracing::info!("{why}: the session is stopped");
-            self.parts.stopping.stop(None, super::stop::GRACE, &self.parts.reporter);
+            let of = (self.parts.live.session(), self.parts.run);
+            self.parts.stopping.stop_at_limit(of, why, &self.parts.reporter);
         }
     }
 
-    fn attach(&mut self, at: usize, attach: &Attach) {
+    fn attach(&mut self, at: usize, attach: Attach) {
+        self.give_back(at);
         self.counter += 1;
         let size = self.known(attach.size);
         self.clients[at].role = Role::Viewing { size, read_only: attach.read_only, typed: self.counter };
@@ -393,7 +424,7 @@ impl Server {
         }
     }
 
-    fn type_keys(&mut self, at: usize, keys: &[u8]) {
+    pub(super) fn type_keys(&mut self, at: usize, keys: &[u8]) {
         // A terminal's own answers and reports are nobody's typing, and one answer to a question is enough.
         if is_report(keys) {
             if self.size_owner() == Some(self.clients[at].id) {
@@ -418,6 +449,11 @@ impl Server {
         self.parts.pump.type_keys(keys);
     }
 
+    /// Whether keys of viewers wait until a text has been typed.
+    pub(super) fn has_held_keys(&self) -> bool {
+        !self.held_keys.is_empty()
+    }
+
     /// A terminal that does not know its size leaves the session's as it is.
     fn known(&self, size: Size) -> Size {
         if size.rows == 0 || size.cols == 0 { self.size } else { bounded(size) }
@@ -436,7 +472,7 @@ impl Server {
         self.clients.iter().filter(|client| client.is_viewer()).count()
     }
 
-    fn size_owner(&self) -> Option<u64> {
+    pub(super) fn size_owner(&self) -> Option<u64> {
         self.owner().map(|(client, _)| client)
     }
 
@@ -466,6 +502,8 @@ struct Ready {
     output: bool,
     listener: bool,
     clients: Vec<(bool, bool)>,
+    /// Lent terminals that take more.
+    lent: Vec<u64>,
 }
 
 fn pty_size(size: Size) -> PtySize {

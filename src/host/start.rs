@@ -17,6 +17,7 @@ use super::server::{Parts, Server};
 use super::stop::Stopping;
 use crate::agent::Agent;
 use crate::launch::{self, Origin, RunResult};
+use crate::proxy::Companion;
 use crate::remote::address;
 use crate::remote::protocol::Size;
 use crate::track::{Plan, RunNews};
@@ -50,6 +51,7 @@ pub struct Detached {
     pub limits: Limits,
     /// Whether the terminals of viewers are to show notices.
     pub osc9: bool,
+    pub companion: Option<Companion>,
 }
 
 /// Why nothing runs in the background.
@@ -71,7 +73,9 @@ pub fn detach(program: Detached) -> Answer {
         message: format!("codemie: cannot start a background process: {error}"),
     };
     let (near, far) = UnixStream::pair().map_err(failed)?;
-    match terminal::fork_detached(&[near.as_fd(), far.as_fd()]).map_err(failed)? {
+    let mut keep = vec![near.as_fd(), far.as_fd()];
+    keep.extend(program.companion.as_ref().map(Companion::descriptor));
+    match terminal::fork_detached(&keep).map_err(failed)? {
         terminal::Detached::Launcher => {
             drop(far);
             await_answer(near)
@@ -126,13 +130,13 @@ impl Launcher {
 
 /// The whole life of a host.
 fn host(program: Detached, launcher: &Launcher) -> u8 {
-    let Detached { mut launch, mut plan, origin, agent, size, limits, osc9 } = program;
+    let Detached { mut launch, mut plan, origin, agent, size, limits, osc9, companion } = program;
     // The host notifies, because it sees the screen; the tracker would do so a second time.
     let notifier = std::mem::take(&mut plan.notifier);
     let (home, run, session) = (plan.home.clone(), plan.run, plan.session);
     let unable = |error: io::Error| Err(NotDetached { code: 126, message: format!("codemie: {error}") });
-    let (front, pump, reporter, notes) = match front_end(size).and_then(|(front, pump)| {
-        let (reporter, notes) = notes()?;
+    let (front, pump, reporter, notes) = match notes().and_then(|(reporter, notes)| {
+        let (front, pump) = front_end(size, reporter.clone())?;
         Ok((front, pump, reporter, notes))
     }) {
         Ok(ends) => ends,
@@ -169,7 +173,7 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
         session,
     };
     let mut front = front;
-    let (result, _) = launch::wrap_on(launch, Some(plan), &origin, |spec, tracker| {
+    let (result, _) = launch::wrap_on(launch, Some(plan), companion, &origin, |spec, tracker| {
         let mut ended = terminal::run_on(&mut front, spec, &mut Both { tracker, beside: &mut beside })?;
         ended.stopped |= stopped.load(Ordering::Relaxed);
         reporter.report(Note::Ended(ended.exit.code()));

@@ -6,9 +6,12 @@ use std::time::Duration;
 
 use super::notes::{Note, Reporter};
 use crate::home::Home;
+use crate::launch::note;
 use crate::launch::stop::{is_shared, tree_of};
+use crate::store::{self, Store};
+use system::clock::{Clock, SystemClock};
 use terminal::process::{Processes, SystemProcesses, tree};
-use wire::{Pid, ProcessId};
+use wire::{Pid, ProcessId, RunId, SessionId};
 
 pub(super) use crate::launch::stop::GRACE;
 
@@ -32,6 +35,22 @@ impl Stopping {
 
     pub(super) fn started(&mut self, program: Pid) {
         self.program = Some(program);
+    }
+
+    /// Ends everything because a limit is reached, and notes which one for `explain`.
+    pub(super) fn stop_at_limit(&mut self, of: (SessionId, RunId), why: &'static str, reporter: &Reporter) {
+        let begins = !self.begun.load(Ordering::Relaxed);
+        if begins {
+            let home = self.home.clone();
+            // Beside: a store that is locked must not delay the end.
+            let noted = std::thread::Builder::new().name("limit".into()).spawn(move || {
+                if let Err(error) = note_limit(&home, of, why) {
+                    tracing::warn!("not noted that {why}: {error}");
+                }
+            });
+            drop(noted);
+        }
+        self.stop(None, GRACE, reporter);
     }
 
     /// Begins to end everything below the host; a second request joins the first.
@@ -74,6 +93,12 @@ impl Stopping {
         let survivors = self.survivors.take().unwrap_or_default();
         std::mem::take(&mut self.asking).into_iter().map(|client| (client, survivors.clone())).collect()
     }
+}
+
+fn note_limit(home: &Home, (session, run): (SessionId, RunId), why: &str) -> Result<(), store::Error> {
+    let now = SystemClock.now();
+    let evidence = note(now, "limit", format!("{why}: the session was stopped"));
+    Store::open(home, now)?.write(|tx| tx.note_evidence(session, run, &evidence))
 }
 
 /// Ends everything below the host but what the agent shares with others. The monitor is spared: it reports how the program

@@ -11,10 +11,12 @@ use clap::ValueEnum;
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::launch::is_shared_daemon;
 use crate::project;
-use crate::store::{self, Realm, RunRow, SessionRow, View};
+use crate::session::lineage::Lineage;
+use crate::store::{self, Realm, SessionRow, View};
 use terminal::process::Processes;
-use wire::{Pid, ProcessId, RunId, SessionId};
+use wire::{Pid, RunId, SessionId};
 
 /// Which sessions a caller may see, start next to, speak to and end.
 ///
@@ -63,7 +65,10 @@ impl Caller {
         server: Pid,
         folder: &Path,
     ) -> Result<Self, store::Error> {
-        let run = enclosing_run(&view.live_runs()?, processes, server, &Realm::here());
+        // Without variables: an agent could set those of its own server.
+        let lineage = Lineage::of(server, None, processes, &is_shared_daemon);
+        let live = view.live_runs()?;
+        let run = lineage.enclosing(&live, &Realm::here()).map(|run| CallerRun { id: run.id, n: run.n });
         let session = run.map(|run| view.current(run.id)).transpose()?.flatten();
         let folder = session.map_or_else(|| folder.to_owned(), |session| session.workspace.cwd);
         let folder = resolved(&folder);
@@ -79,19 +84,6 @@ impl Caller {
     pub fn may_work_in(&self, folder: &Path) -> bool {
         folder.starts_with(&self.project)
     }
-}
-
-/// The nearest ancestor that is the wrapper of a live run.
-fn enclosing_run(runs: &[RunRow], processes: &dyn Processes, server: Pid, here: &Realm) -> Option<CallerRun> {
-    let mut at = server;
-    for _ in 0..LONGEST_CHAIN {
-        at = processes.parent(at).filter(|parent| parent.0 > 1)?;
-        let process = ProcessId { pid: at, start: processes.start_time(at)? };
-        if let Some(run) = runs.iter().find(|run| run.wrapper == process && run.realm == *here) {
-            return Some(CallerRun { id: run.id, n: run.n });
-        }
-    }
-    None
 }
 
 /// Without symlinks and `..`, as far as it exists.
@@ -209,52 +201,6 @@ mod tests {
     use super::*;
     use crate::session::lifecycle::ConversationStart;
     use crate::session::tests::World;
-    use wire::StartTime;
-
-    /// Pid, parent, start time.
-    struct Table(&'static [(i32, i32, u64)]);
-
-    impl Table {
-        fn row(&self, pid: Pid) -> Option<(i32, i32, u64)> {
-            self.0.iter().copied().find(|row| row.0 == pid.0)
-        }
-    }
-
-    impl Processes for Table {
-        fn start_time(&self, pid: Pid) -> Option<StartTime> {
-            self.row(pid).map(|row| StartTime(row.2))
-        }
-
-        fn parent(&self, pid: Pid) -> Option<Pid> {
-            self.row(pid).map(|row| Pid(row.1))
-        }
-    }
-
-    fn run(n: i64, pid: i32, start: u64) -> RunRow {
-        let mut world = World::new();
-        let (id, _) = world.start(ConversationStart::Fresh);
-        let row = world.store.read(|view| view.run(id)).unwrap().unwrap();
-        RunRow {
-            n,
-            wrapper: ProcessId { pid: Pid(pid), start: StartTime(start) },
-            realm: Realm::here(),
-            ..row
-        }
-    }
-
-    #[test]
-    fn the_caller_is_the_nearest_wrapper_above_the_server_by_pid_and_start_time() {
-        let runs = [run(1, 10, 100), run(2, 20, 200), run(3, 30, 999)];
-        // Server 50 below shell 40, agent 30 (a reused pid), wrapper 20, an outer wrapper 10.
-        let processes = Table(&[(50, 40, 500), (40, 30, 400), (30, 20, 300), (20, 10, 200), (10, 1, 100)]);
-        let found = |server| enclosing_run(&runs, &processes, Pid(server), &Realm::here()).map(|run| run.n);
-        assert_eq!(found(50), Some(2));
-        assert_eq!(found(20), Some(1), "a run is not inside itself");
-        assert_eq!(found(10), None);
-        assert_eq!(found(99), None, "a process that is gone");
-        let elsewhere = Realm { boot: "another".into(), pids: String::new() };
-        assert_eq!(enclosing_run(&runs, &processes, Pid(50), &elsewhere), None);
-    }
 
     #[test]
     fn scopes_hold_what_the_caller_started_what_lies_in_its_project_and_everything() {

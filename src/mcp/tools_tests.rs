@@ -143,7 +143,12 @@ fn start(
 ) -> RunId {
     let run = RandomIds.run();
     let begin = RunStart {
-        run: NewRun { id: run, realm: Realm::here(), wrapper: SystemProcesses.identify(me()).unwrap() },
+        run: NewRun {
+            id: run,
+            realm: Realm::here(),
+            wrapper: SystemProcesses.identify(me()).unwrap(),
+            proxied: false,
+        },
         agent: "claude".into(),
         local_only: false,
         agent_version: None,

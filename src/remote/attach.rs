@@ -4,6 +4,9 @@
 //! Promises: the terminal gets its modes and settings back however the attachment ends, unless we are killed outright; memory
 //! is bounded: nothing is read from the host while the terminal has not taken what came before, and no key while the host has
 //! not. The host disconnects a viewer that does not keep up.
+//!
+//! Once the first screen is painted the terminal is lent to a host that takes it (`terminal::lent`): that one reads the keys and
+//! writes the output, and this process keeps the terminal's settings, its size and its signals.
 
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
@@ -11,17 +14,17 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use terminal::chord::{Chord, ChordFinder};
+use terminal::lent::SEQUENCE_TIMEOUT;
 use terminal::modes::Modes;
 use terminal::screen::KEY_FRAME_LIMIT;
 use terminal::viewer::{Interest, ViewerEvent};
 use terminal::{Input, PtySize, Viewer};
 
 use super::client::{Connection, RemoteError};
+use super::descriptors;
 use super::frames::{Frame, Frames};
-use super::protocol::{Attach, Ended, FromHost, MAX_FRAME, Refused, Size, ToHost};
+use super::protocol::{Attach, Ended, FromHost, Lend, Lent, MAX_FRAME, Refused, Size, ToHost};
 
-/// The rest of an escape sequence follows its beginning at once. tmux waits as long for it.
-const SEQUENCE_TIMEOUT: Duration = Duration::from_millis(10);
 /// How long the host may take to take our leave.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(200);
 /// A read from the host, and from the keyboard, where more than a few bytes are a paste.
@@ -47,20 +50,29 @@ pub enum Outcome {
     Signal(i32),
 }
 
-/// Attaches this process's terminal. An error means that nothing was attached: [`NotAttached::NoTerminal`] is known before the
-/// terminal is touched.
-pub fn attach(mut connection: Connection, chord: Chord, read_only: bool) -> Result<Outcome, NotAttached> {
+/// What asks for an attachment of this process's terminal, as [`Connection::open_saying`] says it.
+pub fn request(read_only: bool) -> io::Result<Attach> {
+    Ok(Attach { size: size_of(terminal::size_of_stdout()?), read_only })
+}
+
+/// Attaches this process's terminal to a host that was sent the request. An error means that nothing was attached:
+/// [`NotAttached::NoTerminal`] is known before the terminal is touched.
+pub fn attach(connection: Connection, request: Attach, chord: Chord) -> Result<Outcome, NotAttached> {
+    let Attach { size, read_only } = request;
     let Some(viewer) = Viewer::open()? else { return Err(NotAttached::NoTerminal) };
-    let size = size_of(viewer.size()?);
-    connection.say(&ToHost::Attach(Attach { size, read_only })).map_err(NotAttached::Remote)?;
+    let lending = if connection.welcome.borrows { Lending::Possible } else { Lending::Impossible };
     let (stream, frames) = connection.into_parts();
     stream.set_nonblocking(true)?;
-    let attachment = Attachment {
+    let detach_keys = chord.to_string();
+    let mut attachment = Attachment {
         viewer,
         host: stream,
         frames,
         received: vec![0; FROM_HOST].into_boxed_slice(),
         chord: ChordFinder::new(chord),
+        detach_keys,
+        lending,
+        undo: None,
         modes: Modes::default(),
         size,
         read_only,
@@ -70,6 +82,8 @@ pub fn attach(mut connection: Connection, chord: Chord, read_only: bool) -> Resu
         size_to_send: None,
         sequence_since: None,
     };
+    // It may have changed before changes were reported.
+    attachment.follow_size();
     Ok(attachment.run())
 }
 
@@ -121,6 +135,19 @@ impl Pending {
     }
 }
 
+/// Whose turn it is with the terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Lending {
+    /// Ours, for good.
+    Impossible,
+    /// Ours, until the first screen is painted.
+    Possible,
+    /// Nobody's keyboard: the host has been asked.
+    Offered,
+    /// The host's.
+    Lent,
+}
+
 struct Attachment {
     viewer: Viewer,
     host: UnixStream,
@@ -128,6 +155,10 @@ struct Attachment {
     /// The last read from the host.
     received: Box<[u8]>,
     chord: ChordFinder,
+    detach_keys: String,
+    lending: Lending,
+    /// How the terminal is given back, as far as the host knows better than we do.
+    undo: Option<Vec<u8>>,
     /// Of everything that was written to the terminal.
     modes: Modes,
     size: Size,
@@ -156,8 +187,10 @@ impl Attachment {
             return Ok(Some(outcome));
         }
         self.send_size();
+        self.lend()?;
+        let ours = matches!(self.lending, Lending::Impossible | Lending::Possible);
         let interest = Interest {
-            typed: self.to_host.is_empty(),
+            typed: ours && self.to_host.is_empty(),
             terminal_writable: !self.to_terminal.is_empty(),
             received: self.to_terminal.is_empty(),
             host_writable: !self.to_host.is_empty(),
@@ -201,6 +234,12 @@ impl Attachment {
                 Some(FromHost::KeyFrame(bytes)) => self.show_key_frame(bytes),
                 Some(FromHost::Ended(ended)) => return Ok(Some(Outcome::Ended(ended))),
                 Some(FromHost::Refused(Refused { message })) => return Err(RemoteError::Refused(message)),
+                Some(FromHost::Lent(lent)) => self.follow_lending(lent)?,
+                Some(FromHost::Undo(bytes)) => self.undo = Some(bytes),
+                Some(FromHost::Left) => {
+                    self.lending = Lending::Impossible;
+                    return Ok(Some(Outcome::Detached));
+                }
                 // Answers to questions that an attachment does not ask.
                 Some(_) => {}
             }
@@ -211,11 +250,50 @@ impl Attachment {
         Ok(None)
     }
 
+    /// Lends the terminal once everything is painted, and no key is half typed.
+    fn lend(&mut self) -> Result<(), RemoteError> {
+        let is_quiet = self.painted && self.to_terminal.is_empty() && self.to_host.is_empty();
+        if self.lending != Lending::Possible || !is_quiet || !self.chord.is_between_keys() {
+            return Ok(());
+        }
+        let frame = ToHost::Lend(Lend { detach_keys: self.detach_keys.clone() }).to_bytes();
+        match descriptors::send(&self.host, &frame, self.viewer.as_fd()) {
+            Ok(count) => {
+                self.lending = Lending::Offered;
+                self.to_host.add(&frame[count..]);
+            }
+            // Tried again with the next event.
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
+            Err(error) if is_broken(&error) => self.lending = Lending::Impossible,
+            Err(error) => return Err(RemoteError::Silent(error)),
+        }
+        Ok(())
+    }
+
+    /// The answer, or the terminal is given back to us.
+    fn follow_lending(&mut self, lent: Lent) -> Result<(), RemoteError> {
+        if !lent.taken {
+            self.lending = Lending::Impossible;
+            return Ok(());
+        }
+        self.lending = Lending::Lent;
+        self.to_host.add(&ToHost::Shown.to_bytes());
+        self.write_host()
+    }
+
+    /// What gives the terminal back.
+    fn undo(&self) -> Vec<u8> {
+        self.undo.clone().unwrap_or_else(|| self.modes.undo())
+    }
+
     /// A key frame is for an empty screen. What the shell has left on this one goes to its scrollback: the cursor stands
     /// below it, so that many line feeds bring its row to the top.
     fn show_key_frame(&mut self, frame: Vec<u8>) {
         if self.painted {
-            self.to_terminal.add(&self.modes.undo());
+            let undo = self.undo();
+            self.undo = None;
+            self.modes = Modes::default();
+            self.to_terminal.add(&undo);
             self.to_terminal.add(b"\x1b[0m");
         } else {
             self.to_terminal.add(PUSH_TITLE);
@@ -229,6 +307,15 @@ impl Attachment {
     fn on_event(&mut self, event: ViewerEvent) -> Option<Outcome> {
         match event {
             ViewerEvent::Resized => self.follow_size(),
+            // A shell had the terminal meanwhile. The host may not have looked in that time, so it is asked for the whole screen,
+            // and gets the terminal anew.
+            ViewerEvent::Continued if self.lending == Lending::Lent => {
+                self.follow_size();
+                self.size_to_send = None;
+                self.lending = Lending::Possible;
+                let attach = Attach { size: self.size, read_only: self.read_only };
+                self.to_host.add(&ToHost::Attach(attach).to_bytes());
+            }
             ViewerEvent::Continued => {
                 // A shell has switched off what disturbed it.
                 let modes =
@@ -333,7 +420,7 @@ impl Attachment {
         if !matches!(outcome, Outcome::Ended(_) | Outcome::HostGone(_)) {
             self.leave();
         }
-        let mut last = self.modes.undo();
+        let mut last = self.undo();
         last.extend_from_slice(b"\x1b[?25h");
         if self.painted {
             last.extend_from_slice(POP_TITLE);
@@ -351,7 +438,29 @@ impl Attachment {
         self.to_host.add(&ToHost::Detach.to_bytes());
         let _ = self.host.set_nonblocking(false);
         let _ = self.host.set_write_timeout(Some(LEAVE_TIMEOUT));
-        let _ = self.host.write_all(self.to_host.unwritten());
+        let said = self.host.write_all(self.to_host.unwritten());
+        if self.lending == Lending::Lent && said.is_ok() {
+            self.await_return();
+        }
+    }
+
+    /// The host has let go of the terminal when it says how to give it back, or has gone.
+    fn await_return(&mut self) {
+        let until = Instant::now() + LEAVE_TIMEOUT;
+        loop {
+            match self.frames.take_next::<FromHost>() {
+                Ok(Some(FromHost::Undo(bytes))) => self.undo = Some(bytes),
+                Ok(Some(_)) => {}
+                Ok(None) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    let _ = self.host.set_read_timeout(Some(left.max(Duration::from_millis(1))));
+                    if left.is_zero() || self.read_host().is_err() {
+                        return;
+                    }
+                }
+                Err(_) => return,
+            }
+        }
     }
 }
 

@@ -21,7 +21,7 @@ pub enum RemoteError {
     /// No host serves the run: it runs in a terminal, or has ended.
     #[error("no background host serves this session")]
     NoHost,
-    #[error("the session's host does not answer: {0}")]
+    #[error("the session's host does not answer: {}", reason(.0))]
     Silent(io::Error),
     #[error("the session's host ended the connection")]
     Closed,
@@ -29,6 +29,25 @@ pub enum RemoteError {
     Frame(#[from] FrameError),
     #[error("{0}")]
     Refused(String),
+}
+
+impl RemoteError {
+    /// The host took longer than it was given.
+    pub fn is_timeout(&self) -> bool {
+        matches!(self, Self::Silent(error) if is_timeout(error))
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+fn reason(error: &io::Error) -> String {
+    if is_timeout(error) {
+        "it is stopped (`kill -CONT` continues it), or the machine is very busy".to_owned()
+    } else {
+        error.to_string()
+    }
 }
 
 impl From<io::Error> for RemoteError {
@@ -60,12 +79,27 @@ impl Connection {
         Self::over(address::connect(home, run)?)
     }
 
+    /// The same for a caller who has no more time than this.
+    pub fn open_within(home: &Home, run: RunId, time: Duration) -> Result<Self, RemoteError> {
+        Self::greet(address::connect(home, run)?, &[], ANSWER_TIMEOUT.min(time))
+    }
+
+    /// The same with a first message that needs no welcome before it: the host wakes once for both.
+    pub fn open_saying(home: &Home, run: RunId, first: &ToHost) -> Result<Self, RemoteError> {
+        Self::greet(address::connect(home, run)?, &first.to_bytes(), ANSWER_TIMEOUT)
+    }
+
     /// Over a stream that somebody else connected.
     pub fn over(stream: UnixStream) -> Result<Self, RemoteError> {
+        Self::greet(stream, &[], ANSWER_TIMEOUT)
+    }
+
+    fn greet(stream: UnixStream, first: &[u8], time: Duration) -> Result<Self, RemoteError> {
         stream.set_write_timeout(Some(ANSWER_TIMEOUT))?;
         let mut connection = Self { stream, frames: Frames::default(), welcome: Welcome::default() };
-        connection.say(&ToHost::Hello(Hello { version: VERSION }))?;
-        match connection.hear(Some(ANSWER_TIMEOUT))? {
+        let hello = ToHost::Hello(Hello { version: VERSION }).to_bytes();
+        connection.stream.write_all(&[&hello, first].concat()).map_err(RemoteError::Silent)?;
+        match connection.hear(Some(time))? {
             FromHost::Welcome(welcome) => connection.welcome = welcome,
             FromHost::Refused(Refused { message }) => return Err(RemoteError::Refused(message)),
             _ => return Err(RemoteError::Closed),

@@ -85,6 +85,8 @@ impl Frame for ToHost {
             Self::Send(body) => (8, json(body)),
             Self::Wait(body) => (9, json(body)),
             Self::Stop(body) => (10, json(body)),
+            Self::Lend(body) => (11, json(body)),
+            Self::Shown => (12, Vec::new()),
         }
     }
 
@@ -100,6 +102,8 @@ impl Frame for ToHost {
             8 => Self::Send(parse(kind, body)?),
             9 => Self::Wait(parse(kind, body)?),
             10 => Self::Stop(parse(kind, body)?),
+            11 => Self::Lend(parse(kind, body)?),
+            12 => Self::Shown,
             _ => return Err(FrameError::UnknownKind(kind)),
         })
     }
@@ -118,6 +122,9 @@ impl Frame for FromHost {
             Self::Stopped(body) => (8, json(body)),
             Self::Ended(body) => (9, json(body)),
             Self::Refused(body) => (10, json(body)),
+            Self::Lent(body) => (11, json(body)),
+            Self::Undo(bytes) => (12, bytes.clone()),
+            Self::Left => (13, Vec::new()),
         }
     }
 
@@ -133,6 +140,9 @@ impl Frame for FromHost {
             8 => Self::Stopped(parse(kind, body)?),
             9 => Self::Ended(parse(kind, body)?),
             10 => Self::Refused(parse(kind, body)?),
+            11 => Self::Lent(parse(kind, body)?),
+            12 => Self::Undo(body.to_vec()),
+            13 => Self::Left,
             _ => return Err(FrameError::UnknownKind(kind)),
         })
     }

@@ -6,6 +6,7 @@
 pub mod address;
 pub mod attach;
 pub mod client;
+pub mod descriptors;
 pub mod frames;
 pub mod protocol;
 pub mod send;

@@ -30,6 +30,11 @@ pub enum ToHost {
     Send(SendRequest),
     Wait(WaitRequest),
     Stop(StopRequest),
+    /// The terminal itself, whose descriptor comes with this frame: the host is to read and write it without the viewer in
+    /// between. From here on the viewer reads no keys, unless the host does not take it.
+    Lend(Lend),
+    /// Everything that came before [`FromHost::Lent`] is on the terminal: the host's turn.
+    Shown,
 }
 
 /// What a host says.
@@ -47,6 +52,12 @@ pub enum FromHost {
     /// The agent has ended; the last frame of an attachment.
     Ended(Ended),
     Refused(Refused),
+    /// Whether the host takes the terminal. It writes nothing to it before [`ToHost::Shown`].
+    Lent(Lent),
+    /// The bytes that give back the terminal that was lent, as of now.
+    Undo(Vec<u8>),
+    /// The chord was typed on the terminal that was lent. The host does not touch it any more.
+    Left,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -64,6 +75,14 @@ pub struct Welcome {
     /// The session the run is in now.
     pub session: Option<SessionId>,
     pub name: String,
+    /// Terminals can be lent to this host.
+    #[serde(skip_serializing_if = "is_false")]
+    pub borrows: bool,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over like this")]
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,7 +92,7 @@ pub struct Size {
     pub cols: u16,
 }
 
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Attach {
     pub size: Size,
@@ -151,4 +170,17 @@ pub struct Ended {
 #[serde(default, rename_all = "camelCase")]
 pub struct Refused {
     pub message: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Lend {
+    /// The keys that leave, as in the settings; empty: the usual ones.
+    pub detach_keys: String,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Lent {
+    pub taken: bool,
 }

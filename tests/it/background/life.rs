@@ -161,6 +161,21 @@ fn session_is_stopped_at_its_total_limit() {
     scene.sandbox.file(".codemie/config.toml", "[host]\ntotalLimit = '300ms'\n");
     let id = scene.start("limited", "exec sleep 1000");
     assert_eq!(scene.await_ended(&id)["endReason"], "stopped");
+    let (code, out, err) = scene.codemie(&["explain", &id]);
+    assert_eq!(code, Some(0), "{err}");
+    assert!(out.contains("host.totalLimit is reached"), "{out}");
+}
+
+#[test]
+fn wait_for_a_stopped_host_is_pending_when_its_time_is_up() {
+    let scene = Scene::new();
+    let id = scene.start("frozen", "exec sleep 1000");
+    let host = pid(&scene.record(&id), "wrapperPid");
+    processes::signal(host, Signal::STOP);
+    let (code, out, err) = scene.codemie(&["wait", &id, "--timeout", "300ms", "--json"]);
+    processes::signal(host, Signal::CONT);
+    assert_eq!(code, Some(5), "{out} {err}");
+    assert!(out.contains("pending"), "{out} {err}");
 }
 
 #[test]

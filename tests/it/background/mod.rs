@@ -1,6 +1,7 @@
 //! Background sessions of plain programs: the host, its socket, its viewers, its end. Those of real agents are in
 //! `real_background`.
 
+mod lent;
 mod life;
 mod viewers;
 

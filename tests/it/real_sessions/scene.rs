@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use codemie::home::Home;
 use codemie::session;
 use codemie::session::record::record;
-use codemie::store::{Evidence, Filter, Store};
+use codemie::store::{Evidence, Filter, Sort, Store};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use system::clock::{Clock, SystemClock};
 use system::file::create_private;
@@ -122,7 +122,8 @@ impl Scene {
     /// The sessions of the agent in the store, in the order in which they began.
     pub(super) fn recorded(&self) -> Vec<Recorded> {
         self.read(|view| {
-            let filter = Filter { agent: Some(self.agent.name().to_owned()), ..Filter::default() };
+            let agent = Some(self.agent.name().to_owned());
+            let filter = Filter { agent, sort: Sort::Started, ..Filter::default() };
             let rows = view.list(&filter)?;
             let recorded = rows.iter().rev().map(|row| {
                 let openings = view.openings(row.n)?.iter().map(|opening| opening.reason).collect();
