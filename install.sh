@@ -130,7 +130,8 @@ take_lock() {
     [ -z "$dry_run" ] || return 0
     tries=0
     until ln -s "codemie-installer:$$" "$lock" 2>/dev/null; do
-        [ -L "$lock" ] || return 0 # nothing can be made here: then nothing will be written here either
+        # Nothing can be made here: then nothing will be written here either. (Or the lock has just been given back.)
+        [ -L "$lock" ] || [ -w "$HOME" ] || return 0
         if is_stale; then drop_stale_lock; fi
         tries=$((tries + 1))
         [ "$tries" -le 120 ] || fail "another installer is at work; if there is none, remove $lock and $lock.stale"

@@ -1,7 +1,9 @@
 //! The command line: every clap struct, and the split between codemie's own options and what belongs to the agent.
 
 mod backend;
+mod budget;
 mod delivery;
+mod proxy;
 mod sessions;
 
 use std::ffi::{OsStr, OsString};
@@ -17,17 +19,20 @@ use crate::output::Colour;
 use crate::registry;
 use crate::session::names;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
+pub use budget::{Budget, BudgetAction, BudgetOnly, BudgetPer, Prices};
 pub use delivery::{Sync, SyncAction};
 use human::length::length;
 use human::shell;
+pub use proxy::{Proxy, ProxyAction, ProxyServe};
 pub use sessions::{
-    Archive, Attach, Current, Explain, Export, Group, Import, ImportFound, List, Moment, Prune, Rename,
-    Resume, Send, Show, Stop, Tags, Usage, UsageBy, View, Wait,
+    Archive, Attach, BreakdownBy, Current, Explain, Export, Group, Import, ImportFound, Limits, List,
+    ListSort, Moment, Prune, Rename, Resume, RoleName, Search, Send, Show, StatusName, Statusline, Stop,
+    Tags, Usage, UsageBy, UsageOrder, View, Wait,
 };
 use wire::SessionId;
 
 /// The forms of a command line. Lines of a run are split before clap sees them ([`split`]), so clap cannot make this text.
-const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] [--detach] AGENT [ARGS…]
+const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] [--proxy] [--detach] AGENT [ARGS…]
        codemie run [OPTIONS] -- PROGRAM [ARGS…]
        codemie COMMAND";
 
@@ -65,8 +70,10 @@ pub enum Command {
     Attach(Attach),
     /// End a session: its agent and everything that the agent started
     Stop(Stop),
-    /// List sessions, newest first
+    /// List sessions, the last used first
     List(List),
+    /// Find words in every conversation on this machine, wrapped or not
+    Search(Search),
     /// Show one session: what it was, what came before and after, what it cost
     Show(Show),
     /// Read a session's conversation
@@ -97,10 +104,22 @@ pub enum Command {
     Export(Export),
     /// Import exported sessions, or those of an old store
     Import(Import),
-    /// Show tokens and cost by day, session, model, project, agent or branch
+    /// Show tokens and cost by hour, day, week, month, session, model, project and more
     Usage(Usage),
+    /// Set amounts to keep to, per session, day, week or month, and show how much of them is spent
+    Budget(Budget),
+    /// Show what models cost, and what prices of your own were used for
+    Prices(Prices),
+    /// Show the running five-hour window and the week: what is used, and where it will end
+    Limits(Limits),
+    /// Print a trailer for a commit message: what was spent here since the last commit
+    CommitNote,
+    /// Print one line for Claude Code's status line
+    Statusline(Statusline),
     /// Run the metrics backend: receive events from any number of machines and show them
     Backend(Backend),
+    /// Count the calls of editors and desktop apps: the API proxy on its own
+    Proxy(Proxy),
     /// Send pending events now, or show what is pending
     Sync(Sync),
     /// Install shims on PATH, so that an agent called by its own name is wrapped
@@ -130,6 +149,12 @@ pub enum Command {
     /// Takes in old stores that were found where an agent was started
     #[command(hide = true)]
     ImportFound(ImportFound),
+    /// Holds a proxy's listener, and starts its worker again when that dies
+    #[command(hide = true)]
+    ProxyKeeper,
+    /// Passes the calls of a proxied agent on
+    #[command(hide = true)]
+    ProxyWorker,
     /// The scripted agent of the demonstration
     #[command(hide = true)]
     DemoAgent(DemoAgent),
@@ -165,6 +190,9 @@ pub struct Help {
 #[derive(Debug, Args)]
 pub struct Complete {
     pub what: Completable,
+    /// With what each is about, behind a tab
+    #[arg(long)]
+    pub hints: bool,
 }
 
 /// Words that only the store and the settings know.
@@ -172,6 +200,11 @@ pub struct Complete {
 pub enum Completable {
     Sessions,
     Settings,
+    Projects,
+    Branches,
+    Groups,
+    Tags,
+    Models,
 }
 
 /// codemie's own options of a run.
@@ -190,6 +223,9 @@ pub struct RunOptions {
     /// Print nothing after the agent has ended
     #[arg(long)]
     pub quiet: bool,
+    /// Send its calls through the proxy: every one is counted, also those that no session file shows
+    #[arg(long)]
+    pub proxy: bool,
     /// Run it in the background and print the session's id; `codemie attach` connects to it
     #[arg(long)]
     pub detach: bool,
@@ -252,6 +288,9 @@ pub struct Dashboard {
     /// Only print the address, open no browser
     #[arg(long)]
     pub no_open: bool,
+    /// Port of loopback to serve on; by default always the same one, if it is free
+    #[arg(long, value_name = "PORT")]
+    pub port: Option<u16>,
 }
 
 #[derive(Debug, Args)]
@@ -376,6 +415,9 @@ const WITH_VALUE: [&str; 4] = ["--name", "--tag", "--group", "--session"];
 
 /// Reads the arguments after our own name. What belongs to the agent is never looked at.
 pub fn parse(mut args: Vec<OsString>) -> Result<CommandLine, Refusal> {
+    if let Some(command) = attachment(&args) {
+        return Ok(CommandLine::Manage(command));
+    }
     if let Some(Split { own, target, rest }) = split(&args) {
         let options = own_options(&args[..own])?;
         return Ok(CommandLine::Run { options, target, args: args.split_off(rest) });
@@ -408,6 +450,14 @@ pub fn parse(mut args: Vec<OsString>) -> Result<CommandLine, Refusal> {
         )),
         command => Ok(CommandLine::Manage(command)),
     }
+}
+
+/// `attach NAME`, without clap: building its whole tree of commands takes longer than the host takes to draw the screen (0.4 of
+/// 3.3 ms were measured), and somebody waits for that screen.
+fn attachment(args: &[OsString]) -> Option<Command> {
+    let [verb, session] = args else { return None };
+    let session = session.to_str().filter(|session| !session.starts_with('-') && !session.is_empty())?;
+    (verb == "attach").then(|| Command::Attach(Attach { session: session.to_owned(), read_only: false }))
 }
 
 fn missing() -> String {
@@ -477,6 +527,7 @@ pub fn visible() -> clap::Command {
             .about(about)
             .disable_help_flag(command.is_disable_help_flag_set())
             .disable_help_subcommand(true)
+            .allow_missing_positional(command.is_allow_missing_positional_set())
             .args(command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned())
             .subcommands(command.get_subcommands().filter(|command| !command.is_hide_set()).map(shown))
     }

@@ -25,7 +25,8 @@ pub fn start<I: AsRef<OsStr>>(home: &Home, args: impl IntoIterator<Item = I>) ->
 pub fn is_detached(command: &[OsString]) -> bool {
     let named =
         command.first().is_some_and(|path| Path::new(path).file_name().is_some_and(|name| name == "codemie"));
-    named && command.get(1).is_some_and(|work| work == "deliver" || work == "import-found")
+    let works = ["deliver", "import-found", "proxy-keeper", "proxy-worker"];
+    named && command.get(1).is_some_and(|work| works.iter().any(|known| work == known))
 }
 
 /// The lock of the one process that may do this work, released with the file; `None` while another process holds it.
@@ -45,6 +46,9 @@ mod tests {
         for (line, is) in [
             ("/usr/bin/codemie deliver", true),
             ("codemie import-found /p", true),
+            ("codemie proxy-keeper", true),
+            ("codemie proxy-worker", true),
+            ("codemie proxy serve", false),
             ("codemie claude deliver", false),
             ("codemie", false),
             ("sh deliver", false),

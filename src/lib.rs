@@ -8,6 +8,7 @@
 )]
 
 pub mod agent;
+pub mod budget;
 pub mod cli;
 pub mod cmd;
 pub mod config;
@@ -15,6 +16,7 @@ pub mod demo;
 pub mod detached;
 pub mod doctor;
 pub mod forward;
+pub mod fullscreen;
 pub mod home;
 pub mod host;
 pub mod launch;
@@ -25,10 +27,12 @@ pub mod meter;
 pub mod mirror;
 pub mod output;
 pub mod project;
+pub mod proxy;
 pub mod registry;
 pub mod remote;
 pub mod report;
 pub mod scan;
+pub mod search;
 pub mod session;
 pub mod shim;
 pub mod short;

@@ -21,6 +21,11 @@ fn main() -> ExitCode {
     if let Some(agent) = called_as.and_then(registry::called) {
         return run(&RunOptions::default(), LaunchTarget::Agent(agent), args);
     }
+    // Several times a minute, while somebody types: before anything is parsed.
+    if args == ["statusline"] {
+        let home = Home::from_env(|name| std::env::var_os(name));
+        return cmd::statusline::print(home.as_ref(), &mut io::stdout());
+    }
     match cli::parse(args) {
         Ok(CommandLine::Run { options, target, args }) => run(&options, target, args),
         Ok(CommandLine::Manage(command)) => manage(&command),

@@ -295,7 +295,7 @@ mod tests {
         world.bind(started.session, "a").unwrap();
         end(&mut world, run);
         let newer = Connection::open(world.home.database()).unwrap();
-        let sql = "UPDATE event SET type = 'quota', attributes = '{\"window\":\"5h\"}' WHERE type = 'session.bound'";
+        let sql = "UPDATE event SET type = 'forecast', attributes = '{\"window\":\"5h\"}' WHERE type = 'session.bound'";
         assert_eq!(newer.execute(sql, []).unwrap(), 1);
         let mirror = LocalMirror::open(&world.home).await.unwrap();
         assert!(shown(&mirror).await[0].complete(), "no seq is missing");

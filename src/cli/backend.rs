@@ -1,5 +1,6 @@
 //! The options of `codemie backend`.
 
+use jiff::tz::TimeZone;
 use std::net::{IpAddr, SocketAddr};
 
 use clap::{Args, Subcommand, ValueEnum};
@@ -36,6 +37,21 @@ pub struct Serve {
     /// without a token does not apply to it. May be given several times
     #[arg(long, value_name = "ADDRESS")]
     pub behind_proxy: Vec<IpAddr>,
+    /// Time zone of the days in pages and answers, like Europe/Berlin; a view can choose another
+    #[arg(long, value_name = "ZONE", default_value = "UTC", value_parser = zone)]
+    pub timezone: Zone,
+}
+
+/// A time zone and its name.
+#[derive(Clone, Debug)]
+pub struct Zone {
+    pub name: String,
+    pub zone: TimeZone,
+}
+
+fn zone(name: &str) -> Result<Zone, String> {
+    let zone = system::zone::of_name(name).ok_or("there is no such time zone here; one is Europe/Berlin")?;
+    Ok(Zone { name: name.to_owned(), zone })
 }
 
 #[derive(Debug, Args)]

@@ -13,7 +13,11 @@ use crate::demo::Demo;
 use crate::launch::conflict::OnConflict;
 use crate::live::events::Cursor;
 use crate::registry;
+use crate::search::Role;
+use crate::store::Sort;
 use human::since::Since;
+use jiff::tz::TimeZone;
+use wire::Status;
 
 /// Any name: other programs have sessions, too. Completions offer the agents, and no files.
 #[derive(Clone)]
@@ -41,6 +45,8 @@ impl TypedValueParser for AgentName {
 
 #[derive(Debug, Default, Args)]
 pub struct List {
+    /// Only sessions with all of these words in their name, title, project, branch or tags
+    pub words: Vec<String>,
     /// Include archived sessions
     #[arg(long, conflicts_with = "active")]
     pub all: bool,
@@ -50,9 +56,18 @@ pub struct List {
     /// Only of this agent
     #[arg(long, value_name = "AGENT", value_parser = AgentName, hide_possible_values = true)]
     pub agent: Option<String>,
-    /// Only of this project: a folder's name or path, or owner/name of the repository
+    /// Only of this project: a folder's name or path, owner/name of the repository, or a part of a name
     #[arg(long, value_name = "PROJECT")]
     pub project: Option<String>,
+    /// Only on this branch, or one whose name contains it
+    #[arg(long, value_name = "BRANCH")]
+    pub branch: Option<String>,
+    /// Only in this state
+    #[arg(long, value_name = "STATUS")]
+    pub status: Option<StatusName>,
+    /// Only those that used this model, or one whose name contains it
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
     /// Only with this tag
     #[arg(long, value_name = "TAG")]
     pub tag: Option<String>,
@@ -62,6 +77,9 @@ pub struct List {
     /// Only sessions open since then: 30m, 12h, 7d, today, yesterday, or a date like 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub since: Option<Since>,
+    /// What comes first
+    #[arg(long, value_name = "KEY", default_value = "used")]
+    pub sort: ListSort,
     /// At most this many, 0 for all; by default as many as fit the terminal, or all without one
     #[arg(short = 'n', long, value_name = "NUMBER")]
     pub limit: Option<usize>,
@@ -70,12 +88,111 @@ pub struct List {
     pub json: bool,
 }
 
+/// How a session can stand.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum StatusName {
+    Active,
+    Completed,
+    Failed,
+    Interrupted,
+}
+
+impl From<StatusName> for Status {
+    fn from(name: StatusName) -> Self {
+        match name {
+            StatusName::Active => Self::Active,
+            StatusName::Completed => Self::Completed,
+            StatusName::Failed => Self::Failed,
+            StatusName::Interrupted => Self::Interrupted,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub enum ListSort {
+    /// The last used
+    #[default]
+    Used,
+    /// The last begun
+    Started,
+    /// The dearest
+    Cost,
+    /// Those with the most tokens
+    Tokens,
+    /// By name
+    Name,
+}
+
+impl From<ListSort> for Sort {
+    fn from(sort: ListSort) -> Self {
+        match sort {
+            ListSort::Used => Self::LastUsed,
+            ListSort::Started => Self::Started,
+            ListSort::Cost => Self::Cost,
+            ListSort::Tokens => Self::Tokens,
+            ListSort::Name => Self::Name,
+        }
+    }
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "All words must be in one message; capital letters do not count. Words in quotation marks are searched for as they are. On a \
+                  terminal the hits are a list to choose from: Enter opens the conversation there."
+)]
+pub struct Search {
+    /// What to look for
+    #[arg(required = true)]
+    pub words: Vec<String>,
+    /// Only of this agent
+    #[arg(long, value_name = "AGENT", value_parser = AgentName, hide_possible_values = true)]
+    pub agent: Option<String>,
+    /// Only of this project: a folder's name or path, owner/name of the repository, or a part of a name
+    #[arg(long, value_name = "PROJECT")]
+    pub project: Option<String>,
+    /// Only what was said since then: 30m, 12h, 7d, today, yesterday, or a date like 2026-11-01
+    #[arg(long, value_name = "TIME")]
+    pub since: Option<Since>,
+    /// Only what this one said
+    #[arg(long, value_name = "WHO")]
+    pub role: Option<RoleName>,
+    /// At most this many of the newest, 0 for all
+    #[arg(short = 'n', long, value_name = "NUMBER", default_value_t = 100)]
+    pub limit: usize,
+    /// Print the hits on a terminal, too, instead of a list to choose from
+    #[arg(long)]
+    pub print: bool,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum RoleName {
+    /// The person
+    User,
+    /// The model
+    Assistant,
+    /// Calls of tools, and their failures
+    Tool,
+}
+
+impl From<RoleName> for Role {
+    fn from(name: RoleName) -> Self {
+        match name {
+            RoleName::User => Self::User,
+            RoleName::Assistant => Self::Assistant,
+            RoleName::Tool => Self::Tool,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 #[command(
     after_help = "Ctrl-\\ and then d leaves the session running; the setting attach.detachKeys names other keys. The first of them pressed twice reaches the session once."
 )]
 pub struct Attach {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them
     pub session: String,
     /// Look on, and type nothing
     #[arg(long)]
@@ -84,7 +201,7 @@ pub struct Attach {
 
 #[derive(Debug, Args)]
 pub struct Show {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them
     pub session: String,
     /// Print JSON, for scripts
     #[arg(long)]
@@ -93,7 +210,7 @@ pub struct Show {
 
 #[derive(Debug, Args)]
 pub struct View {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them
     pub session: String,
     /// At most this much text: the end of the conversation, or what follows --since
     #[arg(long, value_name = "BYTES", default_value_t = 49_152)]
@@ -104,6 +221,9 @@ pub struct View {
     /// Keep printing until the session ends
     #[arg(long)]
     pub follow: bool,
+    /// Print it on a terminal, too, instead of showing it in $PAGER
+    #[arg(long)]
+    pub no_pager: bool,
     /// Print JSON, one object per page; with --follow one line each
     #[arg(long)]
     pub json: bool,
@@ -116,7 +236,7 @@ pub struct View {
                   (exit code 1) or unknown (5). Nothing is typed twice."
 )]
 pub struct Send {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them
     pub session: String,
     /// What to send; - reads it from standard input
     #[arg(allow_hyphen_values = true)]
@@ -140,7 +260,7 @@ pub struct Send {
                   ended."
 )]
 pub struct Wait {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
     /// What to wait for, several separated by commas; by default any of them. The session's end always ends it
@@ -180,7 +300,7 @@ impl From<Moment> for wire::Moment {
 
 #[derive(Debug, Args)]
 pub struct Explain {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them
     pub session: String,
     /// Print JSON, for scripts
     #[arg(long)]
@@ -196,7 +316,7 @@ pub struct Current {
 
 #[derive(Debug, Args)]
 pub struct Rename {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them
     pub session: String,
     /// Its new name
     pub name: String,
@@ -204,7 +324,7 @@ pub struct Rename {
 
 #[derive(Debug, Args)]
 pub struct Tags {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them
     pub session: String,
     /// Tags to find it by
     #[arg(required = true, value_name = "TAG")]
@@ -213,7 +333,7 @@ pub struct Tags {
 
 #[derive(Debug, Args)]
 pub struct Group {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them
     pub session: String,
     /// The group to put it in; --none takes it out
     #[arg(required_unless_present = "none")]
@@ -225,7 +345,7 @@ pub struct Group {
 
 #[derive(Debug, Args)]
 pub struct Archive {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
 }
@@ -255,12 +375,15 @@ pub struct Prune {
 
 #[derive(Debug, Args)]
 pub struct Export {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
     /// Write to a file instead of standard output
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
+    /// Include titles, which may be words of the conversations
+    #[arg(long)]
+    pub with_titles: bool,
 }
 
 #[derive(Debug, Args)]
@@ -287,6 +410,45 @@ pub struct Usage {
     /// Only calls since then: 30m, 12h, 7d, today, yesterday, or a date like 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub since: Option<Since>,
+    /// Only calls until then; a day counts with all of its hours
+    #[arg(long, value_name = "TIME")]
+    pub until: Option<Since>,
+    /// Only of this project: a folder's name or path, owner/name of the repository, or a part of the name
+    #[arg(long, value_name = "PROJECT")]
+    pub project: Option<String>,
+    /// Only of this agent
+    #[arg(long, value_name = "AGENT", value_parser = AgentName, hide_possible_values = true)]
+    pub agent: Option<String>,
+    /// Only of this model, or of those whose names have this in them
+    #[arg(long, value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Only of sessions with this tag
+    #[arg(long, value_name = "TAG")]
+    pub tag: Option<String>,
+    /// Only of sessions in this group
+    #[arg(long, value_name = "GROUP")]
+    pub group: Option<String>,
+    /// Only calls made on this branch
+    #[arg(long, value_name = "BRANCH")]
+    pub branch: Option<String>,
+    /// Only calls that went into these commits of the repository here: a revision, or a range like main..fix
+    #[arg(long, value_name = "REV")]
+    pub commit: Option<String>,
+    /// Rows below each row
+    #[arg(long, value_enum, value_name = "KEY")]
+    pub breakdown: Option<BreakdownBy>,
+    /// The order of rows: by time where they are times or sessions, else by cost
+    #[arg(long, value_enum, value_name = "ORDER")]
+    pub order: Option<UsageOrder>,
+    /// At most this many rows: the latest, or those that cost most
+    #[arg(short = 'n', long, value_name = "NUMBER")]
+    pub limit: Option<usize>,
+    /// The time zone of hours, days, weeks and months, like Europe/Berlin; by default this machine's
+    #[arg(long, value_name = "ZONE", value_parser = zone)]
+    pub timezone: Option<TimeZone>,
+    /// Whole numbers instead of 12.3k and 4.56M
+    #[arg(long)]
+    pub exact: bool,
     /// Read all session files of the agents on this machine, wrapped or not
     #[arg(long)]
     pub scan: bool,
@@ -298,14 +460,69 @@ pub struct Usage {
     pub csv: bool,
 }
 
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Counts all calls that this machine knows, wrapped or not: a limit is shared by all of them. Where the vendor \
+                  reports the used part itself (SOURCE), that is shown; otherwise windows are computed."
+)]
+pub struct Limits {
+    /// Every window, not only those that run now
+    #[arg(long)]
+    pub all: bool,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
+    after_help = "Reads Claude Code's status as JSON from standard input. The setting statusline.format is the text that is \
+                  printed, with {session} {chain} {today} {window} {context} {budget} in it."
+)]
+pub struct Statusline {
+    /// Print the line to add to Claude Code's settings; nothing is written there
+    #[arg(long)]
+    pub install: bool,
+}
+
+fn zone(name: &str) -> Result<TimeZone, String> {
+    let unknown =
+        || format!("no time zone of this machine has that name: {name}; write it like Europe/Berlin, or UTC");
+    system::zone::of_name(name).ok_or_else(unknown)
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum UsageBy {
+    Hour,
     Day,
+    /// From Monday on, as ISO 8601 counts them: 2026-W47
+    Week,
+    Month,
     Session,
+    /// Sessions that followed each other by /clear, together
+    Chain,
     Model,
     Project,
     Agent,
     Branch,
+    /// The commit that was made next where a call was made
+    Commit,
+    /// A session with several tags counts for each of them
+    Tag,
+    Group,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum BreakdownBy {
+    Model,
+    Project,
+    Agent,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum UsageOrder {
+    Asc,
+    Desc,
 }
 
 #[derive(Debug, Args)]
@@ -315,7 +532,7 @@ pub enum UsageBy {
                   this home of codemie's, and can be seen from here; the session this command runs in comes last."
 )]
 pub struct Stop {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them
     #[arg(required_unless_present = "all_mine")]
     pub session: Option<String>,
     /// Stop every running session of yours
@@ -331,15 +548,21 @@ pub struct Stop {
 
 #[derive(Debug, Args)]
 pub struct Resume {
-    /// Session id, name, the agent's session id, or the beginning of an id
+    /// Session id, name, the agent's session id, or the beginning of one of them; without it a list to choose from
     #[arg(value_name = "SESSION")]
-    pub session: String,
+    pub session: Option<String>,
+    /// The one that was used last in this project
+    #[arg(long)]
+    pub last: bool,
     /// What to do if it is running already
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub on_conflict: OnConflict,
     /// Run it in the background
     #[arg(long)]
     pub detach: bool,
+    /// Send its calls through the proxy
+    #[arg(long)]
+    pub proxy: bool,
     /// Further arguments for the agent
     #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "ARGS")]
     pub args: Vec<OsString>,

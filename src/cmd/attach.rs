@@ -6,13 +6,14 @@ use std::process::ExitCode;
 use super::Failure;
 use crate::cli::Attach;
 use crate::home::Home;
-use crate::launch::{Origin, enclosing_run, settings};
-use crate::remote::attach::{NotAttached, Outcome, attach};
-use crate::remote::protocol::Ended;
+use crate::launch::{Origin, lineage, named_run, settings};
+use crate::remote::attach::{NotAttached, Outcome, attach, request};
+use crate::remote::protocol::{Ended, ToHost};
 use crate::remote::{Connection, RemoteError, address};
 use crate::report::find;
 use crate::report::live_target::{LiveTarget, where_it_runs};
 use crate::report::open::OpenStore;
+use crate::store::{Realm, RunRow};
 use human::shell;
 
 pub fn run(args: &Attach, home: &Home, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -27,7 +28,7 @@ pub fn attach_to(session: &str, read_only: bool, home: &Home, err: &mut dyn Writ
     if target.redirected_from.is_some() {
         writeln!(err, "codemie: {session} has gone on as {name}")?;
     }
-    if target.run.as_ref().is_some_and(|run| enclosing_run(&origin) == Some(run.id)) {
+    if target.run.as_ref().is_some_and(|run| is_inside(run, &origin)) {
         return Err(refused(format!("this is {name} itself; attach to it from another terminal")));
     }
     let chord = settings(Some(home), &origin).detach_keys;
@@ -36,12 +37,20 @@ pub fn attach_to(session: &str, read_only: bool, home: &Home, err: &mut dyn Writ
             "attach needs a terminal on standard input and output, in the foreground; `codemie view {name}` prints the conversation"
         )));
     }
-    let connection = connect(&target, home, &name)?;
-    let outcome = attach(connection, chord, read_only).map_err(|error| match error {
+    let request = request(read_only)?;
+    let connection = connect(&target, home, &name, &ToHost::Attach(request))?;
+    let outcome = attach(connection, request, chord).map_err(|error| match error {
         NotAttached::Remote(error) => refused(format!("{name}: {error}")),
         error => refused(error.to_string()),
     })?;
     report(outcome, &name, err)
+}
+
+/// Whether this process runs inside of the run. Somebody waits for the screen: without a variable of a run's in our environment
+/// the processes above are not looked at.
+fn is_inside(run: &RunRow, origin: &Origin) -> bool {
+    named_run(origin).is_some()
+        && lineage(origin).enclosing(std::slice::from_ref(run), &Realm::here()).is_some()
 }
 
 /// The store is asked for the session as it is. Only where no host is found it is brought up to date first, for what it says of
@@ -60,11 +69,11 @@ fn look_up(session: &str, home: &Home, origin: &Origin) -> anyhow::Result<LiveTa
     }
 }
 
-fn connect(target: &LiveTarget, home: &Home, name: &str) -> anyhow::Result<Connection> {
+fn connect(target: &LiveTarget, home: &Home, name: &str, request: &ToHost) -> anyhow::Result<Connection> {
     let Some(run) = &target.run else {
         return Err(refused(format!("{name} has ended; `codemie resume {name}` goes on with it")));
     };
-    Connection::open(home, run.id).map_err(|error| match error {
+    Connection::open_saying(home, run.id, request).map_err(|error| match error {
         RemoteError::NoHost => refused(format!(
             "{name} runs {}; go there: only sessions of `codemie run --detach` can be attached to",
             where_it_runs(run)

@@ -104,7 +104,13 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
     server::run(
         listener,
         storage,
-        Options { rate: args.rate, proxies, agents: KnownAgents(registry::names()), ..Options::default() },
+        Options {
+            rate: args.rate,
+            proxies,
+            agents: KnownAgents(registry::names()),
+            zone: (args.timezone.name.clone(), args.timezone.zone.clone()),
+            ..Options::default()
+        },
         ended,
     )
     .await;

@@ -8,11 +8,11 @@ use std::process::ExitCode;
 
 use clap_complete::Shell;
 
-use crate::cli::{self, Completable, Completions};
+use crate::cli::{self, Completable, Complete, Completions};
 use crate::config::keys::KEYS;
 use crate::home::Home;
-use crate::store::{Filter, Store};
-use human::text::clean;
+use crate::store::{Filter, Labelled, Store};
+use human::text::{clean, shorten};
 use system::clock::{Clock, SystemClock};
 
 /// A longer list helps nobody who presses a key for one name.
@@ -35,11 +35,23 @@ pub(super) fn script(shell: Shell) -> Vec<u8> {
     }
 }
 
-/// Which commands take a session as their first word, which take several, and which of `config` take a setting.
+/// Options whose values only the store knows, and what is asked for them.
+const OPTIONS: [(&str, &str); 5] = [
+    ("project", "projects"),
+    ("branch", "branches"),
+    ("group", "groups"),
+    ("tag", "tags"),
+    ("model", "models"),
+];
+
+/// Which commands take a session as their first word, which take several, which of `config` take a setting, and which have
+/// options whose values are asked for.
 struct Asking {
     one: Vec<String>,
     many: Vec<String>,
     settings: Vec<String>,
+    /// By command: the options of [`OPTIONS`] that it has.
+    options: Vec<(String, Vec<(&'static str, &'static str)>)>,
 }
 
 impl Asking {
@@ -49,7 +61,13 @@ impl Asking {
             command.get_subcommands().filter(takes).map(|command| command.get_name().to_owned()).collect()
         };
         let config = command.find_subcommand("config");
+        let options = command.get_subcommands().filter_map(|command| {
+            let has = |name: &str| command.get_opts().any(|option| option.get_long() == Some(name));
+            let known: Vec<_> = OPTIONS.into_iter().filter(|(name, _)| has(name)).collect();
+            (!known.is_empty()).then(|| (command.get_name().to_owned(), known))
+        });
         Self {
+            options: options.collect(),
             one: taking(command, "session"),
             many: taking(command, "sessions"),
             settings: config.map_or_else(Vec::new, |config| taking(config, "key")),
@@ -67,6 +85,12 @@ impl Asking {
 
     fn bash(&self, script: &str) -> String {
         let (one, many, settings) = (self.one.join("|"), self.many.join("|"), self.settings.join("|"));
+        let mut options = String::new();
+        for (command, known) in &self.options {
+            for (option, what) in known {
+                let _ = writeln!(options, "        \"{command} --{option}\") what={what} ;;");
+            }
+        }
         let words = format!(
             r#"
 _codemie_words() {{
@@ -80,6 +104,8 @@ _codemie_words() {{
             esac
             ;;
     esac
+    case "${{COMP_WORDS[1]}} $3" in
+{options}    esac
     if [[ -n "${{what}}" && "$2" != -* ]]; then
         COMPREPLY=( $(compgen -W "$(codemie complete "${{what}}" 2>/dev/null)" -- "$2") )
     else
@@ -111,23 +137,38 @@ _codemie_words() {{
         ] {
             let _ = writeln!(
                 script,
-                "complete -c codemie -n \"{condition}\" -f -a \"(codemie complete {what} 2>/dev/null)\""
+                "complete -c codemie -n \"{condition}\" -f -a \"(codemie complete {what} --hints 2>/dev/null)\""
             );
+        }
+        for (command, known) in &self.options {
+            for (option, what) in known {
+                let _ = writeln!(
+                    script,
+                    "complete -c codemie -n \"__fish_codemie_using_subcommand {command}\" -l {option} -x -a \"(codemie complete {what} 2>/dev/null)\""
+                );
+            }
         }
         script
     }
 }
 
-/// zsh names the function that completes a word at the end of a line: `':session -- what it is:_default'`. That function gets
-/// arguments for `compadd` before its own.
+/// zsh names the function that completes a word at the end of a line: `':session -- what it is:_default'`,
+/// `'--project=[what it is]:PROJECT:_default'`. That function gets arguments for `compadd` before its own. What a word is about
+/// stands behind a tab.
 fn zsh(script: &str) -> String {
     let mut text = String::new();
     for line in script.lines() {
-        let what = [("':session ", "sessions"), ("'*::sessions ", "sessions"), ("':key ", "settings")]
-            .into_iter()
-            .find(|(begin, _)| line.starts_with(begin));
+        let words = [
+            ("':session ", "sessions"),
+            ("'::session ", "sessions"),
+            ("'*::sessions ", "sessions"),
+            ("':key ", "settings"),
+        ];
+        let named = || words.into_iter().find(|(begin, _)| line.starts_with(begin));
+        let option = || OPTIONS.into_iter().find(|(name, _)| line.starts_with(&format!("'--{name}=[")));
+        let what = named().or_else(option);
         if line.starts_with("_codemie() {") {
-            text += "_codemie_words() {\n    compadd \"${@[1,-2]}\" -- ${(f)\"$(codemie complete ${@[-1]} 2>/dev/null)\"}\n}\n\n";
+            text += ZSH_WORDS;
         }
         match what {
             Some((_, what)) => text += &line.replace(":_default'", &format!(":_codemie_words {what}'")),
@@ -138,25 +179,54 @@ fn zsh(script: &str) -> String {
     text
 }
 
+const ZSH_WORDS: &str = r#"_codemie_words() {
+    local -a lines words shown
+    lines=(${(f)"$(codemie complete ${@[-1]} --hints 2>/dev/null)"})
+    words=(${lines%%$'\t'*})
+    shown=(${lines//$'\t'/  -- })
+    compadd "${@[1,-2]}" -l -d shown -- $words
+}
+
+"#;
+
 /// `codemie complete`: recovers and sends nothing, because somebody has pressed a key and waits.
-pub fn words(
-    what: Completable,
-    home: &Home,
-    agents: &[&str],
-    out: &mut dyn Write,
-) -> anyhow::Result<ExitCode> {
-    let words = match what {
-        Completable::Settings => KEYS.iter().flat_map(|key| key.names(agents, |_| Vec::new())).collect(),
-        Completable::Sessions if home.database().exists() => {
-            let rows = Store::open(home, SystemClock.now())?.read(|view| view.list(&Filter::default()))?;
-            rows.into_iter().map(|row| row.name).filter(|name| is_word(name)).take(NAMES).collect()
+pub fn words(args: &Complete, home: &Home, agents: &[&str], out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let words = match args.what {
+        Completable::Settings => {
+            KEYS.iter().flat_map(|key| key.names(agents, |_| Vec::new())).map(|name| (name, None)).collect()
         }
-        Completable::Sessions => Vec::new(),
+        _ if !home.database().exists() => Vec::new(),
+        Completable::Sessions => sessions(home)?,
+        Completable::Projects => labels(home, Labelled::Project)?,
+        Completable::Branches => labels(home, Labelled::Branch)?,
+        Completable::Groups => labels(home, Labelled::Group)?,
+        Completable::Tags => labels(home, Labelled::Tag)?,
+        Completable::Models => labels(home, Labelled::Model)?,
     };
-    for word in words {
-        writeln!(out, "{}", clean(&word))?;
+    for (word, hint) in words {
+        match hint.filter(|_| args.hints) {
+            Some(hint) => writeln!(out, "{}\t{}", clean(&word), shorten(&hint, HINT))?,
+            None => writeln!(out, "{}", clean(&word))?,
+        }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A longer one would be folded by the shell.
+const HINT: usize = 50;
+
+/// Words, each with what it is about.
+type Words = Vec<(String, Option<String>)>;
+
+fn sessions(home: &Home) -> anyhow::Result<Words> {
+    let rows =
+        Store::open(home, SystemClock.now())?.read(|view| view.list_first(&Filter::default(), NAMES))?;
+    Ok(rows.into_iter().map(|row| (row.name, row.title)).filter(|(name, _)| is_word(name)).collect())
+}
+
+fn labels(home: &Home, what: Labelled) -> anyhow::Result<Words> {
+    let labels = Store::open(home, SystemClock.now())?.read(|view| view.values_of(what, NAMES))?;
+    Ok(labels.into_iter().filter(|label| is_word(label)).map(|label| (label, None)).collect())
 }
 
 /// Whether every shell takes it as one word, unquoted.
@@ -189,7 +259,8 @@ mod tests {
             rest.split_once('"').unwrap().0.to_owned()
         };
         assert!(
-            options("codemie").starts_with("-h -V --name --tag --group --quiet --detach --help --version")
+            options("codemie")
+                .starts_with("-h -V --name --tag --group --quiet --proxy --detach --help --version")
         );
         assert!(options("codemie__subcmd__run").contains("--name"));
         assert!(!options("codemie__subcmd__claude").contains("--"));
@@ -204,7 +275,13 @@ mod tests {
             (Shell::Bash, "complete -F _codemie_words "),
             (Shell::Zsh, ":_codemie_words sessions'"),
             (Shell::Zsh, ":_codemie_words settings'"),
-            (Shell::Fish, "-a \"(codemie complete sessions 2>/dev/null)\""),
+            (Shell::Fish, "-a \"(codemie complete sessions --hints 2>/dev/null)\""),
+            (
+                Shell::Fish,
+                "__fish_codemie_using_subcommand search\" -l project -x -a \"(codemie complete projects ",
+            ),
+            (Shell::Bash, "        \"list --branch\") what=branches ;;"),
+            (Shell::Zsh, ":PROJECT:_codemie_words projects'"),
             (Shell::Fish, "and __fish_seen_subcommand_from get set unset"),
         ] {
             assert!(of(shell).contains(wanted), "{shell} {wanted}\n{}", of(shell));

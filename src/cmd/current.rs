@@ -7,11 +7,12 @@ use std::time::Duration;
 use super::{format, no_such_session};
 use crate::cli::Current;
 use crate::home::Home;
-use crate::launch::{Origin, RUN_VARIABLE};
+use crate::launch::{Origin, RUN_VARIABLE, lineage};
 use crate::output::{Colour, Style, json};
-use crate::report::current::{RunMarks, current};
+use crate::report::current::current;
 use crate::report::open::open_existing;
 use crate::report::state::Asked;
+use crate::session::lineage::Lineage;
 use crate::session::record::record;
 use human::text::clean;
 use system::clock::{Clock, SystemClock};
@@ -19,23 +20,15 @@ use wire::SessionRecord;
 
 pub fn run(args: &Current, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let origin = Origin::of_this_process();
-    let Some(marks) = RunMarks::of(&origin) else {
-        return Err(no_such_session(format!(
-            "this process runs inside no session: {RUN_VARIABLE} is not set. `codemie list --active` shows the running ones"
-        )));
-    };
+    let lineage = lineage(&origin);
     let found = match open_existing(home)? {
         Some(mut store) => store.read(|view| {
-            current(view, &marks)?.map(|row| record(view, &row, SystemClock.now())).transpose()
+            current(view, &lineage)?.map(|row| record(view, &row, SystemClock.now())).transpose()
         })?,
         None => None,
     };
     let Some(mut record) = found else {
-        return Err(no_such_session(format!(
-            "{} does not know the run of this process ({}). Was the agent started with another CODEMIE_HOME?",
-            home.database().display(),
-            marks.id(),
-        )));
+        return Err(no_such_session(not_inside(&lineage, home)));
     };
     if args.json {
         Asked { home, origin: &origin, now: SystemClock.now() }.fill(std::slice::from_mut(&mut record));
@@ -44,6 +37,18 @@ pub fn run(args: &Current, home: &Home, out: &mut dyn Write) -> anyhow::Result<E
         writeln!(out, "{}", line(&record, Style::of_stdout()))?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn not_inside(lineage: &Lineage, home: &Home) -> String {
+    match lineage.named() {
+        None => {
+            "this process runs inside no session. `codemie list --active` shows the running ones".to_owned()
+        }
+        Some(run) => format!(
+            "this process runs inside no session that {} knows: {RUN_VARIABLE} names {run}, which is no evidence, and none of its ancestors is the wrapper of a running session. Was the agent started with another CODEMIE_HOME?",
+            home.database().display(),
+        ),
+    }
 }
 
 fn line(record: &SessionRecord, style: Style) -> String {

@@ -21,6 +21,7 @@ use crate::report::open::{open, recover};
 use crate::store::{self, Store, View};
 use backend;
 use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, Outbox, router};
+use backend::token::new_key;
 use system::clock::{Clock, SystemClock};
 
 /// How soon the pages show a change. Each look reads a counter in shared memory.
@@ -41,14 +42,17 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     // Before the address is printed: its reader may end us at once.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mirror = LocalMirror::open(home).await?;
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.context("cannot listen on loopback")?;
+    let listener = listen(args.port).await?;
     let address = listener.local_addr()?;
-    let (gate, secret) = Gate::once(address.port())?;
+    let (gate, code) = Gate::once(address.port(), cookie_key(home)?)?;
     let (closing, closed) = watch::channel(false);
     let facts = Arc::new(ThisMachine { store: Mutex::new(Store::open(home, SystemClock.now())?) });
     let dashboard = Dashboard::local(mirror.storage(), gate, facts, Arc::new(SystemClock), closed.clone());
-    let url = entrance(address, &secret);
-    write!(out, "{url}\nThis address lets one browser in, once. ^C ends the dashboard.\n")?;
+    let url = entrance(address, &code);
+    write!(
+        out,
+        "{url}\nThe code lets one browser in, once; after that it is known at http://{address}/. ^C ends the dashboard.\n"
+    )?;
     out.flush()?;
     if !args.no_open {
         // Without a browser the address is on the terminal.
@@ -90,8 +94,44 @@ fn follow(
     }
 }
 
-fn entrance(address: SocketAddr, secret: &str) -> String {
-    format!("http://{address}/enter?token={secret}")
+/// The port of the dashboard, so that its address can be kept as a bookmark.
+const PORT: u16 = 8789;
+
+/// On the port that was asked for; else on the usual one, or where that is taken on any other.
+async fn listen(port: Option<u16>) -> anyhow::Result<TcpListener> {
+    let on = async |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).await;
+    if let Some(port) = port {
+        return on(port).await.with_context(|| {
+            format!("cannot listen on port {port} of loopback; leave --port out, and any free port is taken")
+        });
+    }
+    match on(PORT).await {
+        Ok(listener) => Ok(listener),
+        Err(_) => on(0).await.context("cannot listen on loopback"),
+    }
+}
+
+/// The key that signs this user's cookies. It is kept, so that a browser is let in again tomorrow.
+fn cookie_key(home: &Home) -> anyhow::Result<[u8; 32]> {
+    let file = home.run().join("dashboard.key");
+    let kept = system::file::read_at_most(&file, 32).ok().and_then(|key| <[u8; 32]>::try_from(key).ok());
+    if let Some(key) = kept {
+        return Ok(key);
+    }
+    let key = new_key()?;
+    // Without a place to keep it, browsers have to be let in again next time.
+    let written = system::file::create_private(&home.run())
+        .and_then(|()| tempfile::NamedTempFile::new_in(home.run()))
+        .and_then(|mut new| new.write_all(&key).map(|()| new))
+        .and_then(|new| new.persist(&file).map_err(|error| error.error));
+    if let Err(error) = written {
+        tracing::warn!(%error, "the key of the dashboard's cookies is not kept");
+    }
+    Ok(key)
+}
+
+fn entrance(address: SocketAddr, code: &str) -> String {
+    format!("http://{address}/enter?code={code}")
 }
 
 /// What the local store knows beyond the events in the mirror.
@@ -142,6 +182,6 @@ mod tests {
     #[test]
     fn the_address_is_loopback_and_whole() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 4000));
-        assert_eq!(entrance(address, "codemie_read_0a"), "http://127.0.0.1:4000/enter?token=codemie_read_0a");
+        assert_eq!(entrance(address, "K7QF-3M2X"), "http://127.0.0.1:4000/enter?code=K7QF-3M2X");
     }
 }

@@ -12,7 +12,7 @@ use crate::agent::{Agent, Follow};
 use crate::cli;
 use crate::demo::{self, Demo, report};
 use crate::home::Home;
-use crate::launch::{self, Origin, RunResult, SESSION_VARIABLE, enclosing_run, note, wrap};
+use crate::launch::{self, Origin, RunResult, SESSION_VARIABLE, lineage, note, wrap};
 use crate::output::Style;
 use crate::output::failure::format_error;
 use crate::registry;
@@ -31,8 +31,12 @@ use wire::{AgentSessionId, Ids, RandomIds, SessionId};
 /// The commands to try next; to wrap the agents only if they are not wrapped yet.
 fn next(wrapped: bool) -> String {
     let wrap = ("codemie shim install", "wrap claude, codex and gemini");
-    let others =
-        [("codemie list", "see all sessions"), ("codemie prune --agent demo", "forget the demonstration's")];
+    let others = [
+        ("codemie usage --scan", "what every conversation on this machine cost"),
+        ("codemie dashboard", "all of it in the browser"),
+        ("codemie list", "see all sessions"),
+        ("codemie prune --agent demo", "forget the demonstration's"),
+    ];
     let steps = (!wrapped).then_some(wrap).into_iter().chain(others);
     let lines: Vec<String> = steps.map(|(command, what)| format!("  {command:27}  {what}\n")).collect();
     format!("\nThe agent was a script; everything else was real. Next:\n{}", lines.concat())
@@ -156,6 +160,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         run: RandomIds.run(),
         session,
         local_only: true,
+        proxied: false,
         agent: Demo.name().to_owned(),
         trail: Demo.trail(&|name| origin.var(name), &folder),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
@@ -168,14 +173,14 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         name: None,
         tags: Vec::new(),
         group: None,
-        parent: enclosing_run(&origin),
+        lineage: lineage(&origin),
         log_level: Some(config.log_level),
         sinks: None,
         sinks_now: |_| None,
         on_news: None,
         notifier: crate::track::notify::Notifier::default(),
     };
-    let (RunResult { code, message, .. }, summary) = wrap(launch, Some(plan), &origin);
+    let (RunResult { code, message, .. }, summary) = wrap(launch, Some(plan), None, &origin);
     match message.or(summary.problem) {
         None => Ok(code),
         Some(problem) => anyhow::bail!("{}", problem.trim_start_matches("codemie: ")),

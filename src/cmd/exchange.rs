@@ -18,7 +18,7 @@ use crate::log;
 use crate::output::json;
 use crate::report::find;
 use crate::report::open::open;
-use crate::session::exchange::{self, ExportFile};
+use crate::session::exchange::{self, ExportFile, Titles};
 use crate::session::import::{self, ImportReport, found};
 use crate::store::{self, Store};
 use human::text::clean;
@@ -31,6 +31,7 @@ pub fn export(
     err: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     let mut store = open(home)?;
+    let titles = if args.with_titles { Titles::Included } else { Titles::LeftOut };
     let file = store.read(|view| {
         let mut rows = Vec::new();
         for wanted in &args.sessions {
@@ -40,7 +41,7 @@ pub fn export(
                 rows.push(row);
             }
         }
-        Ok::<_, anyhow::Error>(exchange::export(view, &rows, SystemClock.now())?)
+        Ok::<_, anyhow::Error>(exchange::export(view, &rows, titles, SystemClock.now())?)
     })?;
     let text = json::pretty(&file)?.into_bytes();
     match args.output.as_deref().filter(|path| *path != Path::new("-")) {

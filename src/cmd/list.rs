@@ -6,18 +6,20 @@ use std::process::ExitCode;
 
 use jiff::tz::TimeZone;
 
+use super::budget;
 use super::format::{self, ShortIds, colour, costs};
 use crate::cli::List;
 use crate::home::Home;
-use crate::launch::Origin;
+use crate::launch::{Origin, settings};
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
 use crate::report::list::{self, Listing, SessionLine};
 use crate::report::open::open_existing;
 use crate::report::state::Asked;
-use crate::store::{Filter, Show};
+use crate::report::title;
+use crate::store::{Filter, ListedSession, Show};
 use system::clock::{Clock, SystemClock};
-use wire::{Activity, Timestamp};
+use wire::{Activity, EndReason, Status, Timestamp};
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, zone) = (SystemClock.now(), system::zone::local());
@@ -36,8 +38,12 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let fitting = |count| fitting(count, args.limit, Style::rows_of_stdout());
     let Listing { sessions: mut lines, more } =
         list::summarised(store.as_mut(), &filter, fitting, now, is_wide(style))?;
+    let mut used = Vec::new();
     if let Some(store) = &mut store {
         list::add_states(store, &mut lines, &asked)?;
+        let budgets = settings(Some(home), &origin).budgets;
+        used = list::add_budgets(store, &mut lines, &budgets, now, &zone)?;
+        title::add_missing(store, lines.iter_mut().take(TITLED), &origin)?;
     }
     if lines.is_empty() {
         write!(out, "{}", style.fold(nothing(args)))?;
@@ -48,6 +54,9 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         let more = human::grouped(more as u64);
         let line = format!("… {more} more, `--limit 0` shows all");
         writeln!(out, "{}", style.paint(&line, Colour::Faint))?;
+    }
+    for standing in used {
+        write!(out, "{}", style.fold(&format!("Budget {}.", standing.in_words(now, &zone))))?;
     }
     if let Some(store) = &mut store {
         for row in store.read(|view| view.sinks())? {
@@ -61,6 +70,9 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     }
     Ok(ExitCode::SUCCESS)
 }
+
+/// Titles are looked for in so many sessions at once: a screen full.
+const TITLED: usize = 50;
 
 /// How many of `count` sessions are shown: the limit, else as many as fit the terminal's lines.
 fn fitting(count: usize, limit: Option<usize>, lines: Option<usize>) -> usize {
@@ -83,6 +95,11 @@ fn filter(args: &List, now: Timestamp, zone: &TimeZone) -> Filter {
         tag: args.tag.clone(),
         group: args.group.clone(),
         since: args.since.map(|since| since.before(now, zone)),
+        branch: args.branch.clone(),
+        status: args.status.map(Into::into),
+        model: args.model.clone(),
+        words: args.words.clone(),
+        sort: args.sort.into(),
         show: if args.all {
             Show::All
         } else if args.active {
@@ -94,7 +111,7 @@ fn filter(args: &List, now: Timestamp, zone: &TimeZone) -> Filter {
 }
 
 /// A path as the store holds it; a name stays what it is, whatever lies in this folder.
-fn project(wanted: &str) -> String {
+pub(super) fn project(wanted: &str) -> String {
     let path = Path::new(wanted);
     if !(wanted.starts_with('.') || path.is_absolute()) {
         return wanted.to_owned();
@@ -103,8 +120,11 @@ fn project(wanted: &str) -> String {
 }
 
 fn nothing(args: &List) -> &'static str {
-    let List { all: _, active, agent, project, tag, group, since, limit: _, json: _ } = args;
-    let narrowed = [agent, project, tag, group].iter().any(|filter| filter.is_some()) || since.is_some();
+    let List { words, active, agent, project, tag, group, since, branch, status, model, .. } = args;
+    let narrowed = [agent, project, tag, group, branch, model].iter().any(|filter| filter.is_some())
+        || since.is_some()
+        || status.is_some()
+        || !words.is_empty();
     if narrowed {
         "No session matches. `codemie list --all` shows every one there is."
     } else if *active {
@@ -114,17 +134,18 @@ fn nothing(args: &List) -> &'static str {
     }
 }
 
-/// Whether branch and tags can be shown without crowding the rest. Without a terminal they are not shown.
+/// Whether there is room for what more is known of sessions: branch, tags, model, how each ended. Without a terminal it is not
+/// shown.
 fn is_wide(style: Style) -> bool {
-    (160..usize::MAX).contains(&style.columns)
+    (100..usize::MAX).contains(&style.columns)
 }
 
-/// On 80 columns the fields that distinguish sessions stay: name, status, project, time, cost and the id to name it by; on 40 the name
+/// On 80 columns the fields that distinguish sessions stay: name, title, status, time, cost and the id to name it by; on 40 the name
 /// (a usual one whole), the status (`interrup…`) and the id. Of a running one the status says what it does, if that is known. An archived one is marked by its status where there is no room
 /// for a column.
 fn drawn(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, style: Style) -> String {
     const ARCHIVED: &str = "ARCHIVED";
-    let table = |archived| table(lines, now, zone, archived);
+    let table = |archived| table(lines, now, zone, archived, style);
     let marked = Column::text(ARCHIVED, usize::MAX).dispensable(1);
     let any = lines.iter().any(|line| line.row.archived);
     let separate = table(any.then_some(marked));
@@ -132,26 +153,41 @@ fn drawn(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, style: Style) -
 }
 
 /// `archived`: the column that marks them, where it is not their status.
-fn table(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, archived: Option<Column>) -> Table {
+fn table(
+    lines: &[SessionLine],
+    now: Timestamp,
+    zone: &TimeZone,
+    archived: Option<Column>,
+    style: Style,
+) -> Table {
+    let wide = is_wide(style);
+    let titles = style.columns < usize::MAX && lines.iter().any(|line| line.row.title.is_some());
+    let models = wide && lines.iter().any(|line| !line.models.is_empty());
     let called = |line: &SessionLine| line.row.api_calls > 0;
     let metered = lines.iter().any(called);
     let (branches, tags) =
         (lines.iter().any(|line| line.row.branch.is_some()), lines.iter().any(|line| !line.tags.is_empty()));
-    let mut columns = vec![
-        Column::text("NAME", format::NAME),
-        Column::text("AGENT", 6).dispensable(5),
+    let mut columns = vec![Column::text("NAME", format::NAME)];
+    // Where there is more room, other columns go before a title is cut to a word or two.
+    let least = if wide { 30 } else { 16 };
+    columns.extend(titles.then(|| Column::text("TITLE", least).dispensable(2)));
+    columns.extend([
+        Column::text("AGENT", 6).dispensable(6),
         Column::text("STATUS", usize::MAX).at_worst(9),
-        Column::text("PROJECT", 7).dispensable(4),
-    ];
-    columns.extend(branches.then(|| Column::text("BRANCH", 12).dispensable(8)));
-    columns.push(Column::text("STARTED", usize::MAX).dispensable(3));
-    columns.push(Column::number("TIME").dispensable(7));
+        Column::text("PROJECT", 7).dispensable(5),
+    ]);
+    columns.extend(branches.then(|| Column::text("BRANCH", 12).dispensable(9)));
+    columns.extend(models.then(|| Column::text("MODEL", 15).dispensable(10)));
+    columns.push(Column::text("LAST USED", usize::MAX).dispensable(4));
+    columns.push(Column::number("TIME").dispensable(8));
     if metered {
-        columns.extend([Column::number("TOKENS").dispensable(6), Column::number("COST").dispensable(2)]);
+        columns.extend([Column::number("TOKENS").dispensable(7), Column::number("COST").dispensable(3)]);
     }
+    let budgets = lines.iter().any(|line| line.budget.is_some());
+    columns.extend(budgets.then(|| Column::number("BUDGET").dispensable(1)));
     columns.push(Column::text("ID", format::ID));
     columns.extend(archived);
-    columns.extend(tags.then(|| Column::text("TAGS", 12).dispensable(9)));
+    columns.extend(tags.then(|| Column::text("TAGS", 12).dispensable(11)));
     let mut table = Table::new(columns);
     let ids: ShortIds<'_> = lines.iter().map(|line| line.row.id.as_str()).collect();
     let moments = human::Moments::until(now, zone);
@@ -162,21 +198,25 @@ fn table(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, archived: Optio
             None if row.archived => Cell::painted("archived", Colour::Faint),
             _ => match line.state.as_ref().map(|state| state.is).filter(|is| *is != Activity::Unknown) {
                 Some(is) => Cell::painted(is.as_str(), format::colour_of_activity(is)),
+                None if wide => Cell::painted(ended(row), colour(row.status)),
                 None => Cell::painted(row.status.as_str(), colour(row.status)),
             },
         };
-        let mut cells: Vec<Cell<'_>> = vec![
-            row.name.as_str().into(),
-            row.agent.as_str().into(),
-            status,
-            row.project.as_deref().unwrap_or("").into(),
-        ];
+        let mut cells: Vec<Cell<'_>> = vec![row.name.as_str().into()];
+        cells.extend(titles.then(|| row.title.as_deref().unwrap_or("").into()));
+        cells.extend([row.agent.as_str().into(), status, row.project.as_deref().unwrap_or("").into()]);
         cells.extend(branches.then(|| line.row.branch.as_deref().unwrap_or("").into()));
-        cells.push(moments.moment(row.started_at).into());
+        cells.extend(models.then(|| model(&line.models).into()));
+        cells.push(moments.moment(row.active_at).into());
         cells.push(human::duration(line.open).into());
         if metered {
             let tokens = if called(line) { human::count(row.tokens) } else { String::new() };
             cells.extend([tokens.into(), cost.into()]);
+        }
+        if budgets {
+            let mark =
+                line.budget.map(|percent| Cell::painted(format!("{percent} %"), budget::colour(percent)));
+            cells.push(mark.unwrap_or_default());
         }
         cells.push(Cell::painted(ids.of(&row.id), Colour::Faint));
         cells.extend(archived.map(|_| if row.archived { "yes" } else { "" }.into()));
@@ -186,13 +226,37 @@ fn table(lines: &[SessionLine], now: Timestamp, zone: &TimeZone, archived: Optio
     table
 }
 
+/// The status, or how a session came to it.
+pub(super) fn ended(row: &ListedSession) -> &'static str {
+    match (row.status, row.end_reason) {
+        (Status::Completed, Some(EndReason::Clear)) => "cleared",
+        (Status::Completed, Some(EndReason::Switch)) => "switched",
+        (Status::Active, _) | (_, None) => row.status.as_str(),
+        (_, Some(EndReason::Stopped)) => "stopped",
+        (status, _) => status.as_str(),
+    }
+}
+
+/// The model used most, without the date of its version, and how many others there are.
+fn model(models: &[String]) -> String {
+    let Some(first) = models.first() else { return String::new() };
+    let undated = first.rsplit_once('-').filter(|(_, date)| {
+        date.len() == 8 && date.starts_with("20") && date.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    let name = undated.map_or(first.as_str(), |(name, _)| name);
+    match models.len() - 1 {
+        0 => name.to_owned(),
+        others => format!("{name} +{others}"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::time::Duration;
 
-    use crate::store::{ListedSession, PicoDollars};
-    use wire::{LiveState, Status};
+    use crate::store::PicoDollars;
+    use wire::LiveState;
 
     fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> SessionLine {
         SessionLine {
@@ -208,6 +272,12 @@ mod tests {
                 opening: 1,
                 started_at: Timestamp::parse(started).unwrap(),
                 ended_at: None,
+                active_at: Timestamp::parse(started).unwrap(),
+                end_reason: None,
+                title: None,
+                title_sought: false,
+                cwd: None,
+                bound: true,
                 api_calls,
                 tokens: 6908,
                 cost: PicoDollars(12_300_000_000),
@@ -215,7 +285,9 @@ mod tests {
             tags: Vec::new(),
             open: Duration::from_millis(47_792),
             unpriced_models: Vec::new(),
+            models: Vec::new(),
             state: None,
+            budget: None,
         }
     }
 
@@ -259,7 +331,7 @@ mod tests {
         assert_eq!(
             drawn(200),
             "\
-NAME        AGENT   STATUS       PROJECT                          STARTED       TIME  TOKENS     COST  ID
+NAME        AGENT   STATUS       PROJECT                          LAST USED     TIME  TOKENS     COST  ID
 fix-auth    claude  completed    project                          09:05          47s   6.91k  $0.0123  01a1e2f3
 fix-auth.2  claude  interrupted  a-rather-long-name-of-a-project  Oct 02 08:00   47s                   9f3c77aa
 "
@@ -271,11 +343,55 @@ fix-auth.2  claude  interrupted  a-rather-long-name-of-a-project  Oct 02 08:00  
         assert_eq!(
             drawn(80),
             "\
-NAME        AGENT   STATUS       PROJECT         STARTED          COST  ID
+NAME        AGENT   STATUS       PROJECT         LAST USED        COST  ID
 fix-auth    claude  completed    project         09:05         $0.0123  01a1e2f3
 fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77aa
 "
         );
+    }
+
+    fn titled() -> Vec<SessionLine> {
+        let mut lines = lines();
+        for (line, title) in lines.iter_mut().zip(["Fix the login of the admin pages", "Meter the proxy"]) {
+            line.row.title = Some(title.into());
+            line.row.branch = Some("feature/login".into());
+            line.models = vec!["claude-opus-4-5-20251101".into(), "claude-haiku-4-5".into()];
+            line.tags = vec!["bug".into()];
+        }
+        lines[0].row.end_reason = Some(EndReason::Clear);
+        lines
+    }
+
+    #[test]
+    fn titles_are_shown_on_every_terminal_and_more_where_there_is_room() {
+        for (columns, headings) in [
+            (56, "NAME TITLE STATUS ID"),
+            (80, "NAME TITLE STATUS LAST USED COST ID"),
+            (100, "NAME TITLE STATUS PROJECT LAST USED COST ID"),
+            (140, "NAME TITLE AGENT STATUS PROJECT BRANCH LAST USED TIME TOKENS COST ID"),
+            (200, "NAME TITLE AGENT STATUS PROJECT BRANCH MODEL LAST USED TIME TOKENS COST ID TAGS"),
+        ] {
+            let text = of(&titled(), columns);
+            let first = text.lines().next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
+            assert_eq!(first, headings, "{columns}:\n{text}");
+            assert!(text.contains("Fix the login of"), "{columns}:\n{text}");
+            assert_eq!(text.contains("  cleared  "), columns >= 100, "{columns}:\n{text}");
+        }
+        assert!(of(&titled(), 200).contains("  claude-opus-4-5 +1  "));
+        assert!(!of(&titled(), usize::MAX).contains("TITLE"), "scripts ask for JSON");
+    }
+
+    #[test]
+    fn the_model_used_most_is_named_without_its_date() {
+        for (models, shown) in [
+            (&[][..], ""),
+            (&["claude-opus-4-5-20251101"], "claude-opus-4-5"),
+            (&["gpt-5", "gpt-5-mini", "x"], "gpt-5 +2"),
+            (&["model-12345678"], "model-12345678"),
+        ] {
+            let models: Vec<String> = models.iter().map(|model| (*model).to_owned()).collect();
+            assert_eq!(model(&models), shown);
+        }
     }
 
     #[test]
@@ -308,6 +424,18 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
     }
 
     #[test]
+    fn running_ones_show_a_budget_that_is_nearly_spent() {
+        let mut lines = lines();
+        lines[1].budget = Some(104);
+        let text = of(&lines, 80);
+        let of_budget: Vec<_> =
+            text.lines().map(|line| line.contains("BUDGET") || line.contains("104 %")).collect();
+        assert_eq!(of_budget, [true, false, true], "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(!of(&lines, 40).contains("BUDGET"));
+    }
+
+    #[test]
     fn columns_that_would_be_empty_are_not_there() {
         let mut lines = lines();
         lines.truncate(1);
@@ -319,7 +447,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
         lines[0].tags = vec!["bug".into(), "ui".into()];
         let text = of(&lines, 200);
         assert!(text.contains("  project  main    ") && text.contains("  01a1e2f3  bug, ui\n"), "{text}");
-        for (columns, wide) in [(80, false), (159, false), (160, true), (usize::MAX, false)] {
+        for (columns, wide) in [(80, false), (99, false), (100, true), (usize::MAX, false)] {
             assert_eq!(is_wide(Style { colour: false, columns }), wide);
         }
     }
@@ -333,6 +461,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
                     *field = text.into();
                 }
                 (line.row.project, line.row.branch) = (Some(text.into()), Some(text.into()));
+                (line.row.title, line.models) = (Some(text.into()), vec![text.into()]);
                 (line.tags, line.unpriced_models) = (vec![text.into()], vec![text.into()]);
             }
             super::drawn(&lines, Timestamp(0), &TimeZone::UTC, style)

@@ -3,6 +3,8 @@
 mod attach;
 mod backend;
 mod browser;
+mod budget;
+mod commit_note;
 mod completions;
 mod config;
 mod current;
@@ -15,14 +17,19 @@ mod explain;
 mod format;
 mod init;
 mod labels;
+mod limits;
 mod list;
 mod mcp;
+mod prices;
+mod proxy;
 mod prune;
 mod resume;
 pub mod run;
+mod search;
 mod send;
 mod shim;
 mod show;
+pub mod statusline;
 mod stop;
 mod sync;
 mod usage;
@@ -106,12 +113,17 @@ fn about_sessions(command: &Command) -> bool {
             | Command::Config(_)
             | Command::Deliver
             | Command::ImportFound(_)
+            | Command::Proxy(_)
+            | Command::ProxyKeeper
+            | Command::ProxyWorker
             | Command::DemoAgent(_)
             | Command::DemoBackend(_)
             | Command::Backend(_)
             | Command::Init(_)
             | Command::Mcp(_)
             | Command::Shim(_)
+            | Command::Statusline(_)
+            | Command::CommitNote
     )
 }
 
@@ -126,19 +138,16 @@ fn carry_out(
     if let Command::Doctor(args) = command {
         return doctor::run(args, home, agents, out);
     }
+    if let Command::Statusline(args) = command {
+        return statusline::run(args, home.as_ref(), out);
+    }
     let home = home.context("there is no home folder: set HOME or CODEMIE_HOME")?;
     match command {
-        Command::Resume(args) => {
-            let result = resume::resume(args, &home)?;
-            if let Some(message) = result.message {
-                write!(err, "{}", shown(&message))?;
-            }
-            result.signal.into_iter().for_each(terminal::die_of);
-            Ok(ExitCode::from(result.code))
-        }
+        Command::Resume(args) => resume::run(args, &home, out, err),
         Command::Attach(args) => attach::run(args, &home, err),
         Command::Stop(args) => stop::run(args, &home, out, err),
         Command::List(args) => list::run(args, &home, out),
+        Command::Search(args) => search::run(args, &home, out, err),
         Command::Show(args) => show::run(args, &home, out),
         Command::View(args) => view::run(args, &home, out, err),
         Command::Send(args) => send::run(args, &home, out, err),
@@ -155,11 +164,18 @@ fn carry_out(
         Command::Export(args) => exchange::export(args, &home, out, err),
         Command::Import(args) => exchange::import(args, &home, out, err),
         Command::Usage(args) => usage::run(args, &home, out, err),
+        Command::CommitNote => commit_note::run(&home, out),
+        Command::Budget(args) => budget::run(args, &home, out),
+        Command::Prices(args) => prices::run(args, &home, out),
+        Command::Limits(args) => limits::run(args, &home, out),
         Command::Backend(args) => backend::run(args, &home, out, err),
         Command::Sync(args) => sync::run(args, &home, out, err),
-        Command::Complete(args) => completions::words(args.what, &home, agents, out),
+        Command::Complete(args) => completions::words(args, &home, agents, out),
         Command::Deliver => sync::deliver(&home),
         Command::ImportFound(args) => exchange::import_found(args, &home),
+        Command::Proxy(args) => proxy::run(args, &home, out),
+        Command::ProxyKeeper => proxy::keep(),
+        Command::ProxyWorker => proxy::work(),
         Command::Shim(args) => shim::run(args, &home, agents, out),
         Command::Init(args) => init::run(args, &home, agents, out),
         Command::Dashboard(args) => dashboard::run(args, &home, out),
@@ -169,6 +185,8 @@ fn carry_out(
         Command::Demo(args) => demo::run(args, &home, out, err),
         Command::DemoBackend(args) => demo::serve(args, &home),
         Command::DemoAgent(args) => demo::act(args, &home),
-        Command::Doctor(_) | Command::Help(_) | Command::Run(_) => anyhow::bail!("not a management command"),
+        Command::Doctor(_) | Command::Statusline(_) | Command::Help(_) | Command::Run(_) => {
+            anyhow::bail!("not a management command")
+        }
     }
 }

@@ -1,26 +1,78 @@
-//! `codemie resume SESSION`: continue the same conversation of the agent, in its own folder.
+//! `codemie resume [SESSION]`: continue the same conversation of the agent, in its own folder. Without SESSION a list to choose
+//! from.
 
-use std::io;
+mod picker;
+
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::path::Path;
+use std::process::ExitCode;
 
 use anyhow::Context;
 
-use super::{Failure, attach, run};
-use crate::cli::{Resume, RunOptions};
+use super::{Failure, attach, no_such_session, run, show};
+use crate::cli::{Resume, RunOptions, Show};
 use crate::home::Home;
 use crate::launch::claim::{self, NotClaimed};
 use crate::launch::conflict::{self, Conflict, Decision, OnConflict};
 use crate::launch::resume::{Resumable, arguments, is_inside, take_over};
 use crate::launch::{LaunchTarget, Origin, RunResult};
+use crate::output::failure::shown;
 use crate::report::find::find;
+use crate::report::open::open;
 use crate::session::lookup::Found;
-use crate::store::Store;
+use crate::store::{Filter, Store};
 use crate::track;
+use picker::Picked;
 use system::clock::{Clock, SystemClock};
 use terminal::process::{Processes, SystemProcesses};
 use wire::{Pid, ProcessId};
 
-pub fn resume(args: &Resume, home: &Home) -> anyhow::Result<RunResult> {
-    let mut wanted = look_up(&args.session, home)?;
+pub fn run(args: &Resume, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let mut agent_args = args.args.clone();
+    let session = match &args.session {
+        _ if args.last => {
+            // What comes after --last and is no option of ours is the agent's.
+            agent_args.splice(0..0, args.session.iter().map(OsString::from));
+            last_used(home)?
+        }
+        Some(session) => session.clone(),
+        None => match picker::pick(home)? {
+            Picked::Resume(session) => session,
+            Picked::Show(session) => return show::run(&Show { session, json: false }, home, out),
+            Picked::Nothing => return Ok(ExitCode::SUCCESS),
+            Picked::End(signal) => {
+                terminal::die_of(signal);
+                return Ok(ExitCode::FAILURE);
+            }
+        },
+    };
+    let result = resume(&session, args, &agent_args, home)?;
+    if let Some(message) = result.message {
+        write!(err, "{}", shown(&message))?;
+    }
+    result.signal.into_iter().for_each(terminal::die_of);
+    Ok(ExitCode::from(result.code))
+}
+
+/// The session with a conversation that was used last in this folder's project.
+fn last_used(home: &Home) -> anyhow::Result<String> {
+    let here = picker::here();
+    let mut store = open(home)?;
+    let rows = store.read(|view| view.listed(&Filter::default(), usize::MAX))?;
+    let last = rows.into_iter().find(|row| {
+        row.bound && row.cwd.as_deref().is_some_and(|folder| Path::new(folder).starts_with(&here))
+    });
+    last.map(|row| row.id).ok_or_else(|| {
+        let folder = here.display();
+        no_such_session(format!(
+            "no session was in {folder} yet; `codemie resume` shows those of other folders"
+        ))
+    })
+}
+
+fn resume(session: &str, args: &Resume, agent_args: &[OsString], home: &Home) -> anyhow::Result<RunResult> {
+    let mut wanted = look_up(session, home)?;
     let (agent, conversation) = wanted.target().map(|(agent, conversation)| (agent, conversation.clone()))?;
     if args.on_conflict != OnConflict::Fork {
         claim(&wanted, home)?;
@@ -33,12 +85,12 @@ pub fn resume(args: &Resume, home: &Home) -> anyhow::Result<RunResult> {
     let inside = is_inside(&holders, &SystemProcesses);
     let decision = conflict::decide(args.on_conflict, &wanted.name, holders, inside)
         .map_err(|conflict| refused(&conflict))?;
-    let line = arguments(agent, &conversation, decision == Decision::Fork, &args.args)?;
+    let line = arguments(agent, &conversation, decision == Decision::Fork, agent_args)?;
     match decision {
         Decision::Continue | Decision::Fork => {}
         Decision::TakeOver(holders) => take_over(&mut wanted, &holders, home, &var)?,
         Decision::Attach(_) => {
-            let code = attach::attach_to(&args.session, false, home, &mut io::stderr())?;
+            let code = attach::attach_to(session, false, home, &mut io::stderr())?;
             return Ok(RunResult { code, ..RunResult::default() });
         }
     }
@@ -50,7 +102,7 @@ pub fn resume(args: &Resume, home: &Home) -> anyhow::Result<RunResult> {
             )
         })?;
     }
-    let options = RunOptions { detach: args.detach, ..RunOptions::default() };
+    let options = RunOptions { detach: args.detach, proxy: args.proxy, ..RunOptions::default() };
     Ok(run::run(&options, LaunchTarget::Agent(agent), line))
 }
 

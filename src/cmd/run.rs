@@ -41,19 +41,22 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
         labels: Labels { name, tags, group },
         session: None,
         summary: !quiet && on_terminals,
+        proxy: options.proxy,
     };
     if options.detach {
         return detach(request, options.session, origin, home.as_ref(), &config);
     }
     let speaks = request.summary;
     let world = World { clock: &SystemClock, ids: &RandomIds, binaries: &SystemBinaries };
-    let (launch, plan, assigned) = match launch::prepare(request, &origin, home.as_ref(), &config, world) {
-        Ok(Prepared::Wrap { launch, plan, assigned }) => (launch, plan, assigned),
+    let prepared = launch::prepare(request, &origin, home.as_ref(), &config, world);
+    let (launch, plan, assigned, detour) = match prepared {
+        Ok(Prepared::Wrap { launch, plan, assigned, detour }) => (launch, plan, assigned, detour),
         Ok(Prepared::Execute(launch)) => return launch::execute(launch, &origin),
         Err(error) => return RunResult::failed(error.exit_code(), format!("codemie: {error}")),
     };
     let begun_at = plan.as_ref().map(|plan| plan.begun_at);
-    let (mut result, summary) = launch::wrap(launch, plan.map(|plan| *plan), &origin);
+    let (companion, proxied) = closing::Proxied::of(detour);
+    let (mut result, summary) = launch::wrap(launch, plan.map(|plan| *plan), companion, &origin);
     if let Some(AssignedId { agent, id }) = assigned.filter(|_| on_terminals)
         && agent.refused_its_id(result.code, &id, &|name| origin.var(name))
     {
@@ -61,7 +64,11 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
     }
     if let Some(session) = summary.session {
         let added = home.as_ref().zip(begun_at).and_then(|(home, at)| Added::by_run(home, &session, at));
-        result.add_line(closing::line(&session, summary.run_total, added, Style::of_stdout().columns));
+        let line = closing::line(&session, summary.run_total, added, Style::of_stdout().columns);
+        result.add_line(format!("{line}{}", proxied.lost()));
+    }
+    for standing in &summary.budgets {
+        result.add_line(closing::budget(standing, SystemClock.now(), &system::zone::local()));
     }
     let sinks = home.as_ref().filter(|_| speaks).and_then(|home| Sinks::of(home, &config.delivery));
     if let Some(line) = sinks.and_then(|sinks| closing::paused(&sinks, SystemClock.now())) {
@@ -72,6 +79,7 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
     }
     let mut problems = config.problems;
     problems.extend(summary.problem);
+    problems.extend(proxied.not_used());
     problems.extend(home.is_none().then(|| NO_HOME.to_owned()));
     problems.extend(home.as_ref().and_then(damage::unreported));
     if !problems.is_empty() {
@@ -95,8 +103,8 @@ fn detach(
     let name = request.target.name();
     let request = LaunchRequest { session, summary: false, ..request };
     let world = World { clock: &SystemClock, ids: &RandomIds, binaries: &SystemBinaries };
-    let (launch, plan) = match launch::prepare(request, &origin, home, config, world) {
-        Ok(Prepared::Wrap { launch, plan: Some(plan), .. }) => (launch, *plan),
+    let (launch, plan, detour) = match launch::prepare(request, &origin, home, config, world) {
+        Ok(Prepared::Wrap { launch, plan: Some(plan), detour, .. }) => (launch, *plan, detour),
         Ok(Prepared::Wrap { plan: None, .. }) => {
             return RunResult::failed(USAGE, format!("codemie: {NO_HOME}"));
         }
@@ -114,6 +122,7 @@ fn detach(
     }
     let HostConfig { columns: cols, rows, idle_limit: idle, total_limit: total } = config.host;
     let size = Size { rows, cols };
+    let (companion, proxied) = closing::Proxied::of(detour);
     let program = host::Detached {
         launch,
         plan,
@@ -122,9 +131,14 @@ fn detach(
         size,
         limits: host::Limits { idle, total },
         osc9: config.notify.osc9,
+        companion,
     };
     match host::detach(program) {
-        Ok(session) => RunResult { output: Some(session.to_string()), ..RunResult::default() },
+        Ok(session) => RunResult {
+            output: Some(session.to_string()),
+            message: proxied.not_used().map(|line| format!("codemie: {line}")).filter(|_| !config.quiet),
+            ..RunResult::default()
+        },
         Err(host::NotDetached { code, message }) => RunResult::failed(code, message),
     }
 }

@@ -1,5 +1,7 @@
 //! `codemie show`: one session, with what came before and after it, what it cost and what was sent of it.
 
+mod bill;
+
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -17,6 +19,7 @@ use crate::report::details::{Chain, SessionDetails, foreign_record};
 use crate::report::find::{FindError, find};
 use crate::report::open::open;
 use crate::report::state::Asked;
+use crate::report::title;
 use crate::session::lookup::{Foreign, Found};
 use human::shell;
 use prices::unpriced;
@@ -36,13 +39,19 @@ pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         Known::Session(mut details) => {
             Asked { home, origin: &origin, now }.fill(std::slice::from_mut(&mut details.record));
             if args.json {
-                json::pretty(&details.record)?
+                json::pretty(&details.shown())?
             } else {
                 Sheets(&details).draw(Style::of_stdout(), &system::zone::local())
             }
         }
-        Known::Foreign(foreign) if args.json => json::pretty(&foreign_record(&foreign))?,
-        Known::Foreign(foreign) => draw_foreign(&foreign, Style::of_stdout()),
+        Known::Foreign(foreign) => {
+            let title = title::of_foreign(&foreign, &origin);
+            if args.json {
+                json::pretty(&foreign_record(&foreign, title.as_deref()))?
+            } else {
+                draw_foreign(&foreign, title.as_deref(), Style::of_stdout())
+            }
+        }
     };
     out.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
@@ -72,6 +81,10 @@ impl Sheets<'_> {
         if metered(record) {
             text += &usage_table(record).render(style);
             text.push('\n');
+            if let Some(bill) = &self.0.bill {
+                text += &bill::table(bill, &record.usage.unpriced_models).render(style);
+                text.push('\n');
+            }
         }
         text + &self.activity(zone).render(style)
     }
@@ -80,9 +93,12 @@ impl Sheets<'_> {
         let record = &self.0.record;
         let mut sheet = Sheet::default();
         sheet.maybe("state", record.state.as_ref().map(|state| state_line(state, zone)));
+        sheet.maybe("title", record.title.as_ref());
         sheet.line("session", &record.session_id);
         let version = record.agent_version.as_deref().map(|version| format!(" {version}"));
         sheet.line("agent", record.agent.clone() + version.as_deref().unwrap_or(""));
+        let several = if record.models.len() > 1 { "models" } else { "model" };
+        sheet.maybe(several, (!record.models.is_empty()).then(|| record.models.join(", ")));
         sheet.line("started", date(record.start_time, zone));
         sheet.maybe("ended", record.end_time.map(|at| date(at, zone)));
         let open = human::duration(Duration::from_millis(record.duration_ms));
@@ -144,6 +160,7 @@ impl Sheets<'_> {
             Coverage::Transcript => " (titles, compaction, classifiers and aborted answers are not in it)",
         };
         sheet.line("coverage", format!("{}{missing}", usage.coverage));
+        bill::lines(self.0, zone, &mut sheet);
         sheet.line("delivery", self.delivery(zone));
         sheet
     }
@@ -240,8 +257,9 @@ fn usage_table(record: &SessionRecord) -> Table {
     table
 }
 
-fn draw_foreign(foreign: &Foreign, style: Style) -> String {
+fn draw_foreign(foreign: &Foreign, title: Option<&str>, style: Style) -> String {
     let mut sheet = Sheet::default();
+    sheet.maybe("title", title);
     sheet.line("agent", &foreign.agent);
     sheet.maybe("folder", foreign.cwd.as_ref().map(|folder| folder.to_string_lossy()));
     sheet.line("file", foreign.file.to_string_lossy());
@@ -280,6 +298,9 @@ mod tests {
             parent: None,
             children: Vec::new(),
             sends: true,
+            bill: None,
+            quotas: Vec::new(),
+            waiting_calls: 0,
         }
     }
 
@@ -342,6 +363,7 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
             (record.agent_version, record.project, record.repository, record.branch) =
                 (some(), some(), some(), some());
             (record.tags, record.group) = (vec![text.into()], some());
+            (record.title, record.models) = (some(), vec![text.into()]);
             record.state = Some(LiveState {
                 is: wire::Activity::Working,
                 since: record.start_time,
@@ -359,7 +381,7 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
                 file: text.into(),
                 cwd: Some(text.into()),
             };
-            Sheets(&details).draw(style, &TimeZone::UTC) + &draw_foreign(&foreign, style)
+            Sheets(&details).draw(style, &TimeZone::UTC) + &draw_foreign(&foreign, Some(text), style)
         });
     }
 

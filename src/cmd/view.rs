@@ -1,6 +1,7 @@
 //! `codemie view`: the conversation of a session, from the agent's own file, by pages.
 
 mod draw;
+mod pager;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -16,8 +17,9 @@ use crate::output::{Style, json};
 use crate::report::conversation::{PageRecord, PageStart, ReadableConversation};
 use crate::report::open::{open, recover};
 use crate::store::Store;
-use draw::Drawing;
+pub(super) use draw::Drawing;
 use human::shell;
+pub(super) use pager::Paging;
 use system::clock::{Clock, SystemClock};
 
 /// How often a followed conversation is looked at: sooner than a reader of text notices, and two looks a second cost
@@ -28,22 +30,36 @@ const PAUSE: Duration = Duration::from_millis(500);
 const FOLLOWED: usize = 49_152;
 
 pub fn run(args: &Args, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let paging = if args.no_pager { Paging::Never } else { Paging::IfLong };
+    show(args, home, paging, out, err)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Shows the conversation; returns whether the pager did.
+pub(super) fn show(
+    args: &Args,
+    home: &Home,
+    paging: Paging,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<bool> {
     let at = begin(args.since.as_deref())?;
     let origin = Origin::of_this_process();
     let mut store = open(home)?;
     let subject =
         store.read(|view| ReadableConversation::of(view, &args.session, &origin, SystemClock.now()))?;
     if !args.follow && !args.json && draw_screen(&subject, home, out)? {
-        return Ok(ExitCode::SUCCESS);
+        return Ok(false);
     }
     subject.must_be_of_an_agent()?;
     let drawing = Drawing::new(Style::of_stdout(), system::zone::local(), &subject.agent);
     if args.follow {
         follow(&mut store, home, subject, at, drawing, args, out, err)?;
-    } else {
-        once(&subject, at, drawing, args, out, err)?;
+        return Ok(false);
     }
-    Ok(ExitCode::SUCCESS)
+    // No connection is kept while somebody reads.
+    drop(store);
+    once(&subject, at, drawing, paging, args, out, err)
 }
 
 /// A background session without a conversation, or of a program that never has one, is shown as its screen.
@@ -61,19 +77,26 @@ fn once(
     subject: &ReadableConversation,
     at: PageStart,
     mut drawing: Drawing,
+    paging: Paging,
     args: &Args,
     out: &mut dyn Write,
     err: &mut dyn Write,
-) -> anyhow::Result<()> {
+) -> anyhow::Result<bool> {
     let page = subject.page(at, args.tail_bytes)?;
     if args.json {
         out.write_all(json::pretty(&PageRecord::of(subject, page.as_ref()))?.as_bytes())?;
-        return Ok(());
+        return Ok(false);
     }
+    let mut paged = false;
     if let Some(page) = &page {
-        out.write_all(drawing.page(&page.items, SystemClock.now()).as_bytes())?;
+        let text = drawing.page(&page.items, SystemClock.now());
+        paged = pager::page(&text, paging, matches!(at, PageStart::Last))?;
+        if !paged {
+            out.write_all(text.as_bytes())?;
+        }
     }
-    Ok(remark(subject, page.as_ref(), args, out, err)?)
+    remark(subject, page.as_ref(), args, out, err)?;
+    Ok(paged)
 }
 
 #[expect(clippy::too_many_arguments, reason = "the second half of a command, not an interface")]

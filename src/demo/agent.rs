@@ -7,8 +7,8 @@ use crate::agent::claude::Claude;
 use crate::agent::claude::files::ClaudeFiles;
 use crate::agent::claude::trail::ClaudeTrail;
 use crate::agent::{
-    Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, Live, Trail, Var,
-    transcript,
+    Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, Live, Proxied, Trail,
+    Var, transcript,
 };
 use crate::home::Home;
 
@@ -52,6 +52,8 @@ impl ConversationFiles for Demo {
 }
 
 impl Live for Demo {}
+
+impl Proxied for Demo {}
 
 impl Follow for Demo {
     fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {

@@ -9,8 +9,10 @@ use std::process::Command;
 use super::probe::{Answer, ask};
 use super::shells::{self, Mode, ShellAnswer};
 use super::{Examined, Finding, Level, Patient};
+use crate::agent::Agent;
 use crate::config::Config;
 use crate::home::Home;
+use crate::launch::{Origin, detour};
 use crate::shim::files::{DiskFiles, Files};
 use crate::shim::install::{ShimState, Shims};
 use crate::shim::resolve::{self, NotFound, PathKind, Query, SearchedPath};
@@ -130,13 +132,54 @@ fn set_up(agent: &str, real: Option<&Path>, config: &Config, patient: &Patient<'
         let noted =
             |real| version::recall(patient.home.as_ref()?, agent, &version::BinaryIdentity::of(agent, real)?);
         let version = real.and_then(|real| known.installed_version(real).or_else(|| noted(real)));
-        known.remarks(&var, version.as_deref(), settings.inject, settings.marks)
+        let proxied = patient.home.as_ref().map(|home| proxied(known, version.as_deref(), config, home));
+        let remarks = known.remarks(&var, version.as_deref(), settings.inject, settings.marks);
+        (remarks, proxied)
     });
+    let (remarks, proxied) = remarks.unwrap_or_default();
     let finding = |remark: crate::agent::Remark| match remark.advice {
         Some(advice) => Finding::note(agent, remark.what, advice),
         None => Finding::ok(agent, remark.what),
     };
-    remarks.unwrap_or_default().into_iter().map(finding).collect()
+    remarks.into_iter().map(finding).chain(proxied.into_iter().flatten()).collect()
+}
+
+/// Whether the agent's calls could go through the proxy, started in this folder without arguments.
+fn proxied(agent: &dyn Agent, version: Option<&str>, config: &Config, home: &Home) -> Vec<Finding> {
+    let name = agent.name();
+    let configured = config.proxy.agent(name);
+    let upstream = configured.upstream.as_deref();
+    let mut findings = Vec::new();
+    if configured.auth.is_some() && upstream.is_none() {
+        findings.push(Finding::warn(
+            name,
+            format!("proxy.{name}.auth is not used: it is sent to proxy.{name}.upstream alone, and that is not set"),
+            format!("run: codemie config set proxy.{name}.upstream URL"),
+        ));
+    }
+    if !config.agent(name).inject {
+        return findings;
+    }
+    let how = if config.proxy.enabled { "its calls go" } else { "with --proxy its calls go" };
+    findings.push(match detour::route(agent, &[], version, &Origin::of_this_process(), home, upstream) {
+        Ok((upstream, lead)) => {
+            let names = lead.set.iter().map(|(name, _)| (*name).to_owned());
+            let by: Vec<String> = names.chain(lead.args.first().map(|_| lead.args.join(" "))).collect();
+            let mut what = format!("{how} through the proxy to {upstream}, by {}", by.join(" and "));
+            if !lead.lost.is_empty() {
+                what.push_str(", without ");
+                what.push_str(&lead.lost.join(", "));
+            }
+            Finding::ok(name, what)
+        }
+        Err(why) if config.proxy.enabled => Finding::warn(
+            name,
+            format!("its calls do not go through the proxy: {why}"),
+            "its session files are metered all the same; `codemie explain SESSION` repeats the reason",
+        ),
+        Err(why) => Finding::ok(name, format!("its calls would not go through the proxy: {why}")),
+    });
+    findings
 }
 
 /// One line per place that holds something of this name.

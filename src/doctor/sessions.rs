@@ -30,6 +30,17 @@ fn examine_store(home: &Home) -> Result<Vec<Finding>, Error> {
                 "nothing to do; the file that was set aside can be sent in or deleted",
             ));
         }
+        let (waiting, since) = view.waiting_count()?;
+        if let (1.., Some(since)) = (waiting, since) {
+            let calls = counted(usize::try_from(waiting).unwrap_or(usize::MAX), "call");
+            findings.push(Finding::note(
+                AREA,
+                format!(
+                    "{calls} that the proxy saw since {since} belong to no session and are counted nowhere"
+                ),
+                "nothing to do: agents that were started inside a run without codemie made them",
+            ));
+        }
         let unreadable = view.unreadable()?;
         let lines: u64 = unreadable.iter().map(|(_, lines)| lines).sum();
         if let Some((file, _)) = unreadable.first() {

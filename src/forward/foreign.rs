@@ -15,8 +15,8 @@ use crate::scan::ForeignSession;
 use crate::session::record::summary;
 use crate::store::{Outgoing, Priced};
 use wire::event::{
-    Bound, Cost, Dimension, End, Key, NAMESPACE, Seq, Source, Start, Tags, Text, Timing, Usage, keyed_id,
-    opening_id,
+    Bound, Cost, Dimension, End, Flag, Key, NAMESPACE, Seq, Source, Start, Tags, Text, Timing, Usage,
+    keyed_id, opening_id,
 };
 use wire::{Attributes, Coverage, EndReason, Event, EventType, StartReason, Status, UsageSummary};
 use wire::{FOREIGN_TAG, SessionId, Sums, plain};
@@ -91,11 +91,16 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
         let Fact::Usage(usage) = &call.record.fact else { continue };
         let tokens = &usage.tokens;
         let attributes = Attributes::Usage(Usage {
+            aborted: Flag::default(),
+            attempt: None,
+            branch: None,
             cache_read_tokens: tokens.cache_read.into(),
             cache_write_tokens: tokens.cache_write().into(),
             cost_usd: call.cost.map(Cost),
+            head: None,
             input_tokens: tokens.input.into(),
             key: Key(Some(call.record.key.clone())),
+            kind: None,
             latency_ms: Timing::NONE,
             model: Dimension::cut(usage.model.clone()),
             output_tokens: tokens.output.into(),

@@ -2,8 +2,11 @@
 
 use std::collections::VecDeque;
 
+use serde::Serialize;
 use serde_json::json;
 
+use super::bill::Bill;
+use super::quota::{QuotaUse, quota_uses};
 use crate::session::lookup::Foreign;
 use crate::session::record::record;
 use crate::store::{self, SessionRow, View};
@@ -22,6 +25,31 @@ pub struct SessionDetails {
     pub children: Vec<String>,
     /// Whether anything is to be sent anywhere.
     pub sends: bool,
+    /// Of a session that the proxy saw calls of.
+    pub bill: Option<Bill>,
+    /// What it used of its agent's limits.
+    pub quotas: Vec<QuotaUse>,
+    /// Calls that the proxy of its run saw, of conversations that are no sessions.
+    pub waiting_calls: i64,
+}
+
+/// A session as `show --json` has it: its record, and what is known on this machine alone.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct ShownRecord<'a> {
+    #[serde(flatten)]
+    record: &'a SessionRecord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bill: Option<&'a Bill>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    quotas: &'a [QuotaUse],
+    #[serde(skip_serializing_if = "is_none")]
+    waiting_calls: i64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_none(count: &i64) -> bool {
+    *count == 0
 }
 
 /// The sessions before and after one, along `/clear` and switch.
@@ -34,8 +62,10 @@ pub struct Chain {
 impl SessionDetails {
     pub fn of(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Self, store::Error> {
         let parent = row.parent.map(|parent| view.session_number(parent)).transpose()?.flatten();
+        let record = record(view, row, now)?;
+        let waiting_calls = record.run_id.map_or(Ok(0), |run| view.waiting_count_of_run(run))?;
         Ok(Self {
-            record: record(view, row, now)?,
+            record,
             openings: row.opening,
             archived: row.archived,
             imported_from: row.imported_from.clone(),
@@ -43,7 +73,18 @@ impl SessionDetails {
             parent: parent.map(|parent| parent.name),
             children: view.children(row.n)?.into_iter().map(|child| child.name).collect(),
             sends: !view.sinks()?.is_empty(),
+            bill: Bill::of(view, row)?,
+            quotas: quota_uses(view, row)?,
+            waiting_calls,
         })
+    }
+}
+
+impl SessionDetails {
+    /// For programs: the record, with what only this machine knows.
+    pub fn shown(&self) -> impl Serialize + '_ {
+        let Self { record, bill, quotas, waiting_calls, .. } = self;
+        ShownRecord { record, bill: bill.as_ref(), quotas, waiting_calls: *waiting_calls }
     }
 }
 
@@ -81,10 +122,11 @@ fn short_id(id: &SessionId) -> String {
 }
 
 /// The record of a conversation that codemie never wrapped: what its agent's files say of it.
-pub fn foreign_record(foreign: &Foreign) -> serde_json::Value {
+pub fn foreign_record(foreign: &Foreign, title: Option<&str>) -> serde_json::Value {
     json!({
         "foreign": true,
         "agent": foreign.agent,
+        "title": title,
         "workingDirectory": foreign.cwd.as_ref().map(|folder| folder.to_string_lossy()),
         "correlation": {
             "agentSessionId": foreign.agent_session,

@@ -70,7 +70,9 @@ fn unknown(wanted: &str, resembling: &[String]) -> String {
     } else {
         format!("did you mean {}?", resembling.join(", "))
     };
-    format!("there is no session {wanted:?}; {next} (give the whole name, or at least 4 characters of an id)")
+    format!(
+        "there is no session {wanted:?}; {next} (give the name or an id, or at least the first 4 characters of it)"
+    )
 }
 
 /// Names that begin with it, then names that contain it, then names that differ from it by one or two typing errors.
@@ -157,6 +159,7 @@ mod tests {
             find("fix-atuh"),
             Err(FindError::Unknown { resembling, .. }) if resembling == ["fix-auth"]
         ));
+        assert_eq!(find("fix-").unwrap().name, "fix-auth", "a unique beginning suffices");
         assert!(matches!(find("zzzz"), Err(FindError::Unknown { resembling, .. }) if resembling.is_empty()));
     }
 }

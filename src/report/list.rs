@@ -3,7 +3,11 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
+
+use super::budget::Marks;
 use super::state::{Asked, RunningSession};
+use crate::budget::{Budget, Standing};
 use crate::session::record::{open_time, records};
 use crate::store::{self, Filter, ListedSession, Store, View};
 use wire::{LiveState, SessionRecord, Status, Timestamp};
@@ -25,7 +29,7 @@ pub fn recorded(
     first(store, filter, shown, |view, most| records(view, &view.list_first(filter, most)?, now))
 }
 
-/// What a table shows of the first sessions that match. `wide`: with their branches and tags.
+/// What a table shows of the first sessions that match. `wide`: with their branches, tags and models.
 pub fn summarised(
     store: Option<&mut Store>,
     filter: &Filter,
@@ -66,8 +70,32 @@ pub struct SessionLine {
     /// How long it was open, all openings together.
     pub open: Duration,
     pub unpriced_models: Vec<String>,
+    /// The models it used, the most used first. Looked up only for wide tables.
+    pub models: Vec<String>,
     /// What it does now; `None` once it has ended, and before [`add_states`].
     pub state: Option<LiveState>,
+    /// Of one that runs, the percentage of the most used budget that it counts towards, from 80 % on; see [`add_budgets`].
+    pub budget: Option<i64>,
+}
+
+/// Looks how much of the budgets is used that the running ones count towards, and returns the used ones of the calendar.
+pub fn add_budgets(
+    store: &mut Store,
+    lines: &mut [SessionLine],
+    budgets: &[Budget],
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Result<Vec<Standing>, store::Error> {
+    if budgets.is_empty() {
+        return Ok(Vec::new());
+    }
+    let running: Vec<i64> =
+        lines.iter().filter(|line| line.row.status == Status::Active).map(|line| line.row.n).collect();
+    let Marks { by_session, used } = store.read(|view| Marks::of(view, budgets, &running, now, zone))?;
+    for line in lines {
+        line.budget = by_session.get(&line.row.n).copied();
+    }
+    Ok(used)
 }
 
 /// Looks what the running ones do now. Ended ones cost nothing.
@@ -102,6 +130,8 @@ impl SessionLine {
         let openings = view.openings_of(&which(|row| row.opening > 1))?;
         let mut unpriced_models = view.unpriced_models_of(&which(|row| row.api_calls > 0))?;
         let mut tags = if wide { view.tags_of(&which(|_| true))? } else { HashMap::new() };
+        let called = which(|row| row.api_calls > 0);
+        let mut models = if wide { view.models_of(&called)? } else { HashMap::new() };
         let line = |mut row: ListedSession| {
             row.branch = row.branch.filter(|_| wide);
             Self {
@@ -111,7 +141,9 @@ impl SessionLine {
                     None => row.ended_at.unwrap_or(now).since(row.started_at),
                 },
                 unpriced_models: unpriced_models.remove(&row.n).unwrap_or_default(),
+                models: models.remove(&row.n).unwrap_or_default(),
                 state: None,
+                budget: None,
                 row,
             }
         };

@@ -3,15 +3,23 @@
 //! Each function reads the store through a [`View`](crate::store::View), so that one answer is one look at it. How an answer
 //! is drawn (tables, JSON, CSV) is its caller's business.
 
+pub mod bill;
+pub mod budget;
 pub mod conversation;
 pub mod current;
 pub mod details;
 pub mod explain;
 pub mod find;
+pub mod limits;
 pub mod list;
 pub mod live_target;
 pub mod open;
+pub mod quota;
+pub mod runaway;
+pub mod search;
 pub mod state;
+pub mod statusline;
 pub mod stop;
+pub mod title;
 pub mod usage;
 pub mod wait;

@@ -6,7 +6,7 @@ use anyhow::bail;
 
 use crate::forward::{self, Sinks};
 use crate::home::Home;
-use crate::launch::{Origin, enclosing_run, settings};
+use crate::launch::{Origin, named_run, settings};
 use crate::log;
 use crate::store::{self, Store, View};
 use crate::track;
@@ -86,7 +86,7 @@ pub fn open_existing(home: &Home) -> anyhow::Result<Option<Store>> {
     if folder.exists() && !folder.is_dir() {
         bail!("{} is not a folder; set CODEMIE_HOME to one", folder.display());
     }
-    let inside_a_run = || enclosing_run(&Origin::of_this_process()).is_some();
+    let inside_a_run = || named_run(&Origin::of_this_process()).is_some();
     if home.may_have_database() || inside_a_run() { open(home).map(Some) } else { Ok(None) }
 }
 
@@ -109,7 +109,7 @@ pub fn recover(store: &mut Store, home: &Home) {
 /// A session is stored beside its agent's start. A question from inside the agent within the first milliseconds must not be
 /// answered with "no such session".
 fn await_own_run(store: &mut Store, origin: &Origin) -> Result<(), store::Error> {
-    let Some(run) = enclosing_run(origin) else { return Ok(()) };
+    let Some(run) = named_run(origin) else { return Ok(()) };
     let deadline = Instant::now() + START_TIMEOUT;
     while store.read(|view| view.run(run))?.is_none() && Instant::now() < deadline {
         std::thread::sleep(START_POLL);

@@ -8,7 +8,7 @@ use super::find::{self, FindError};
 use super::open;
 use crate::home::Home;
 use crate::launch::stop::{self, CannotStop};
-use crate::launch::{Origin, enclosing_run};
+use crate::launch::{Origin, lineage};
 use crate::store::{self, Realm, RunRow, SessionRow, Store, View};
 use terminal::process::{Processes, SystemProcesses};
 use wire::SessionId;
@@ -102,9 +102,12 @@ pub fn stop_all(
             && !run.is_agents_own()
             && SystemProcesses.owner(run.wrapper.pid).is_none_or(|owner| owner == terminal::own_user())
     };
-    let own = enclosing_run(origin);
+    let lineage = lineage(origin);
+    let mut own = None;
     let mut found = store.read(|view| {
-        let mut runs: Vec<RunRow> = view.live_runs()?.into_iter().filter(mine).collect();
+        let live = view.live_runs()?;
+        own = lineage.enclosing(&live, &here).map(|run| run.id);
+        let mut runs: Vec<RunRow> = live.into_iter().filter(mine).collect();
         runs.sort_by_key(|run| Some(run.id) == own);
         let mut found: Vec<RunningSession> = Vec::new();
         for run in runs {

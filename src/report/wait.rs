@@ -174,7 +174,8 @@ impl<'a> Waiting<'a> {
                 Kind::Ended(target.session.ended_at.unwrap_or_default())
             });
         };
-        match Connection::open(self.home, run.id) {
+        let time = self.deadline.saturating_duration_since(Instant::now());
+        match Connection::open_within(self.home, run.id, time) {
             Ok(mut connection) => {
                 let cursor =
                     self.wanted.cursor.as_ref().map(|cursor| Cursor::at(cursor.of(run.id)).to_string());
@@ -197,6 +198,8 @@ impl<'a> Waiting<'a> {
                     session: target.session.clone(),
                 })))
             }
+            // It is stopped, or swapped out: not yet.
+            Err(error) if error.is_timeout() && Instant::now() >= self.deadline => Ok(Kind::Pending),
             Err(error) => Err(error.into()),
         }
     }

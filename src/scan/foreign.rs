@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::io;
 
+use prices::PriceList;
+
 use super::call::Sighting;
 use super::merge::merge;
 use super::rollup::{Conversations, owned};
@@ -12,7 +14,7 @@ use super::{Error, Scanned, Scanner, readers};
 use wire::Timestamp;
 
 use crate::meter::record::{Fact, Record, Usage};
-use crate::store::{Priced, View};
+use crate::store::{Priced, Span, View};
 use wire::AgentSessionId;
 
 /// Calls handed out from one pass over all of them. Why 50,000: some ten megabytes, and a gigabyte of sessions needs eight
@@ -38,6 +40,7 @@ pub struct ForeignSession {
 #[derive(Debug)]
 pub struct ForeignSessions {
     scanned: Scanned,
+    prices: PriceList,
     owned: Vec<SortedRun>,
     /// The keys of the sessions, in the same order.
     keys: Vec<(StringId, StringId)>,
@@ -47,7 +50,7 @@ pub struct ForeignSessions {
 impl Scanner<'_> {
     /// Scans, and gives the calls that no session of the store owns.
     pub fn foreign(&self, store: Option<&View<'_>>) -> Result<ForeignSessions, Error> {
-        let mut scanned = self.scan(store, None)?;
+        let mut scanned = self.scan(store, Span::default())?;
         let owned = scanned.owned(&self.folder, store)?;
         let strings = &scanned.index.strings;
         let known = Conversations::of(&scanned.index);
@@ -67,8 +70,8 @@ impl Scanner<'_> {
                     last_at: Timestamp(i64::MIN),
                     calls: 0,
                 });
-            session.first_at = session.first_at.min(Timestamp(entry.sums.first));
-            session.last_at = session.last_at.max(Timestamp(entry.sums.last));
+            session.first_at = session.first_at.min(entry.sums.first);
+            session.last_at = session.last_at.max(entry.sums.last);
             session.calls += entry.sums.calls;
         }
         let mut sessions: Vec<_> = sessions.into_iter().collect();
@@ -76,7 +79,7 @@ impl Scanner<'_> {
             (a.first_at, &a.agent, &a.conversation).cmp(&(b.first_at, &b.agent, &b.conversation))
         });
         let (keys, sessions) = sessions.into_iter().unzip();
-        Ok(ForeignSessions { scanned, owned, keys, sessions })
+        Ok(ForeignSessions { scanned, prices: self.prices.clone(), owned, keys, sessions })
     }
 }
 
@@ -120,7 +123,6 @@ impl ForeignSessions {
             tier: sighting.tier,
             request_id: None,
         };
-        let cost = usage.cost();
         let record = Record {
             key: String::from_utf8_lossy(key).into_owned(),
             at: sighting.at,
@@ -128,7 +130,7 @@ impl ForeignSessions {
             subagent: strings.some(sighting.subagent).map(str::to_owned),
             fact: Fact::Usage(usage),
         };
-        Priced { record, cost, prices: cost.map(|_| prices::TABLE_VERSION.to_string()) }
+        Priced::by(&self.prices, record)
     }
 }
 

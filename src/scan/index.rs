@@ -293,7 +293,8 @@ impl FileFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scan::sums::CallSums;
+    use crate::store::CallSums;
+    use wire::{PicoDollars, Timestamp};
 
     fn index() -> Index {
         let mut strings = StringTable::default();
@@ -318,7 +319,8 @@ mod tests {
             in_view: true,
         };
         let fresh = FileFacts { position: None, state: None, last: None, closed: false, ..file.clone() };
-        let sums = CallSums { calls: 1, cost: i64::MAX, first: -5, ..CallSums::default() };
+        let sums =
+            CallSums { calls: 1, cost: PicoDollars(i64::MAX), first: Timestamp(-5), ..CallSums::default() };
         Index {
             outdated: Vec::new(),
             calls: Some(("calls-1".into(), 9, 10)),

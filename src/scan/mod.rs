@@ -43,16 +43,18 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
+use prices::PriceList;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::agent::{Agent, Var};
+use crate::agent::{Agent, SessionFile, Var};
+use system::calendar::{LocalClock, PER_DAY};
 use system::file::create_private;
 use system::file::{open_private, open_regular};
 use wire::Timestamp;
 
 use crate::meter::tail::Position;
 use crate::project::Project;
-use crate::store::{self, By, UsageRow, View};
+use crate::store::{self, Span, Spending, View};
 use call::{Call, FileNo, Sighting};
 pub use days::Days;
 pub use foreign::{ForeignCalls, ForeignSession, ForeignSessions};
@@ -60,7 +62,7 @@ use index::{Basis, FileFacts, Index};
 use merge::{Group, merge};
 pub use read::Progress;
 use read::{FileOutcome, Job, ReadFiles};
-use rollup::Rollup;
+use rollup::{Rollup, Times};
 use run::{Reader, SortedRun, Writer};
 use strings::StringId;
 use sums::DailySum;
@@ -88,6 +90,8 @@ pub struct Scanner<'a> {
     pub agents: &'a [&'static dyn Agent],
     pub var: Var<'a>,
     pub days: Days,
+    /// What calls cost.
+    pub prices: &'a PriceList,
     pub watch: Option<&'a dyn Progress>,
 }
 
@@ -114,6 +118,8 @@ pub struct Scanned {
     index: Index,
     /// The sums of the index, or of the time asked for.
     daily: Vec<DailySum>,
+    /// How many quarters of an hour each of them is about.
+    grain: i32,
     listed: Vec<FileNo>,
     /// All calls, sorted.
     calls: Vec<SortedRun>,
@@ -127,8 +133,8 @@ pub struct Scanned {
 
 impl Scanned {
     /// Calls that no session of the store owns.
-    pub fn rows(&self, by: By) -> Vec<UsageRow> {
-        rollup::rows(&self.index, &self.daily, by)
+    pub fn spending(&self) -> Spending {
+        rollup::spending(&self.index, &self.daily, self.grain)
     }
 
     /// How many session files exist.
@@ -143,18 +149,84 @@ impl Scanned {
     }
 }
 
+/// A session file on the disk.
+#[derive(Clone, Debug)]
+pub struct ListedFile {
+    /// Its agent's place in the list of agents.
+    pub agent: usize,
+    pub file: SessionFile,
+    /// Its length; of a conversation in a database the number of its rows.
+    pub bytes: u64,
+    /// When it was written last.
+    pub modified: Timestamp,
+}
+
+/// All session files of some agents.
+#[derive(Debug, Default)]
+pub struct ListedFiles {
+    pub files: Vec<ListedFile>,
+    /// Folders that could not be listed, and why.
+    pub refused: Vec<String>,
+}
+
+/// Lists the session files of these agents, each once, on as many threads as a scan has.
+pub fn session_files(agents: &[&'static dyn Agent], var: Var<'_>) -> ListedFiles {
+    let tree = Tree::look(agents, var, threads());
+    let files = tree.found.into_iter().map(|found| ListedFile {
+        agent: found.agent,
+        bytes: found.stamp.size,
+        modified: Timestamp(found.stamp.modified / 1_000_000),
+        file: found.file,
+    });
+    ListedFiles { files: files.collect(), refused: tree.refused }
+}
+
+fn threads() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from).min(THREADS)
+}
+
+/// Which calls are asked for, and how finely they are added up.
+#[derive(Clone, Copy, Debug)]
+struct Slice<'a> {
+    span: Span,
+    /// By quarters of an hour of this clock, instead of the scanner's days.
+    clock: Option<&'a LocalClock>,
+}
+
 impl Scanner<'_> {
     /// Scans. `store` is one consistent view of the sessions, in which the caller also adds up their calls: those are left out
     /// here.
-    pub fn scan(&self, store: Option<&View<'_>>, since: Option<Timestamp>) -> Result<Scanned, Error> {
-        let mut outcome = self.attempt(store, since, Approach::Usual);
+    pub fn scan(&self, store: Option<&View<'_>>, span: Span) -> Result<Scanned, Error> {
+        self.slice(store, Slice { span, clock: None })
+    }
+
+    /// The same by the days of a clock, or its hours. Days of the scanner's own zone are in the roll-ups; for all others every
+    /// call is looked at.
+    pub fn scan_by(
+        &self,
+        store: Option<&View<'_>>,
+        span: Span,
+        clock: &LocalClock,
+        hours: bool,
+    ) -> Result<Scanned, Error> {
+        let clock = Some(clock).filter(|clock| hours || !self.days.are_of(clock));
+        self.slice(store, Slice { span, clock })
+    }
+
+    /// How many session files there are, without reading any.
+    pub fn count_files(&self) -> usize {
+        Tree::look(self.agents, self.var, 1).found.len()
+    }
+
+    fn slice(&self, store: Option<&View<'_>>, slice: Slice<'_>) -> Result<Scanned, Error> {
+        let mut outcome = self.attempt(store, slice, Approach::Usual);
         for how in [Approach::Locked, Approach::Rebuild] {
             match outcome {
                 // Another scan may have replaced the calls since the index was read, but not while the cache is locked. If it
                 // fails again then, they are damaged, which shows only when they are read.
                 Err(Error::Io(error)) if is_damage(&error) => {
                     tracing::warn!(?how, "the scan begins again: {error}");
-                    outcome = self.attempt(store, since, how);
+                    outcome = self.attempt(store, slice, how);
                 }
                 other => return other,
             }
@@ -165,12 +237,12 @@ impl Scanner<'_> {
     fn attempt(
         &self,
         store: Option<&View<'_>>,
-        since: Option<Timestamp>,
+        Slice { span, clock }: Slice<'_>,
         how: Approach,
     ) -> Result<Scanned, Error> {
         let early = (how != Approach::Usual).then(|| self.lock());
         let rebuild = how == Approach::Rebuild;
-        let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
+        let threads = threads();
         let seen = identity(&self.index_path());
         // The index is loaded while the files are listed.
         let (tree, known) = std::thread::scope(|scope| {
@@ -182,7 +254,7 @@ impl Scanner<'_> {
         tree::first_refusal(&tree)?;
         let basis = Basis {
             store: store.map(View::owned_calls_mark).transpose()?.unwrap_or_default(),
-            prices: prices::TABLE_VERSION,
+            prices: self.prices.fingerprint(),
             days: self.days.fingerprint(),
         };
         let mut index = known.unwrap_or_default();
@@ -199,19 +271,19 @@ impl Scanner<'_> {
                 index.basis = basis;
                 self.read_and_add_up(index, &plan, tree, store, threads, lock.is_some(), unsaved)?
             };
-        if let Some(since) = since {
-            scanned.daily = if rollup::suffice(&scanned.daily, since) {
-                scanned.daily.into_iter().filter(|entry| entry.sums.first >= since.0).collect()
-            } else {
-                let owned = scanned.owned(&self.folder, store)?;
-                let mut rollup =
-                    Rollup::new(&scanned.index.files, &scanned.index.strings, &self.days, Some(since));
-                merge(readers(&scanned.calls, &owned), |group| {
-                    rollup.add(group);
-                    Ok(())
-                })?;
-                rollup.daily()
-            };
+        if clock.is_none() && rollup::suffice(&scanned.daily, span) {
+            scanned.daily.retain(|entry| span.holds(entry.sums.first));
+        } else {
+            let owned = scanned.owned(&self.folder, store)?;
+            let times = clock.map_or(Times::Days(&self.days), Times::Quarters);
+            let mut rollup =
+                Rollup::new(&scanned.index.files, &scanned.index.strings, times, self.prices, span);
+            merge(readers(&scanned.calls, &owned), |group| {
+                rollup.add(group);
+                Ok(())
+            })?;
+            scanned.daily = rollup.daily();
+            scanned.grain = if clock.is_some() { 1 } else { PER_DAY };
         }
         Ok(scanned)
     }
@@ -231,7 +303,8 @@ impl Scanner<'_> {
         let calls = vec![self.calls_run(&index)?].into_iter().flatten().collect();
         let daily = std::mem::take(&mut index.daily);
         let refused = tree.refused.clone();
-        Ok(Scanned { index, daily, listed: plan.listed, calls, owned: None, refused, unsaved: None })
+        let listed = plan.listed;
+        Ok(Scanned { index, daily, grain: PER_DAY, listed, calls, owned: None, refused, unsaved: None })
     }
 
     fn calls_run(&self, index: &Index) -> io::Result<Option<SortedRun>> {
@@ -263,7 +336,8 @@ impl Scanner<'_> {
             base = Some(Reader::checked(open_regular(&self.folder.join(name))?, *length, *sum));
             sources.extend(self.calls_run(&index)?);
         }
-        let mut rollup = Rollup::new(&index.files, &index.strings, &self.days, None);
+        let mut rollup =
+            Rollup::new(&index.files, &index.strings, Times::Days(&self.days), self.prices, Span::default());
         let mut used = vec![false; index.files.len()];
         let mut draft = if locked && (news || index.calls.is_none()) {
             self.draft().map_err(|error| unsaved = Some(error.to_string())).ok()
@@ -319,7 +393,8 @@ impl Scanner<'_> {
             Err(error) => unsaved = Some(error.to_string()),
         }
         let listed = plan.listed.clone();
-        Ok(Scanned { index, daily, listed, calls: sources, owned: Some(owned), refused, unsaved })
+        let owned = Some(owned);
+        Ok(Scanned { index, daily, grain: PER_DAY, listed, calls: sources, owned, refused, unsaved })
     }
 
     /// Reads, and notes the new positions in the index.

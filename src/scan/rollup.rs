@@ -4,29 +4,48 @@
 //! It also decides the owner of a call: no file if a session of the store owns it; else the file that was born first, then
 //! the one with the smaller conversation id; copies count only where there are nothing but copies.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 
 use super::call::{STORE, Sighting};
-use super::days::{self, Days};
+use super::days::Days;
 use super::hash::CheapMap;
 use super::index::{FileFacts, Index};
 use super::merge::Group;
 use super::strings::{StringId, StringTable};
-use super::sums::{CallSums, DailySum};
-use crate::store::{By, UsageRow};
-use prices::Prices;
+use super::sums::{DailySum, of_call};
+use crate::store::{CallSums, Owner, Portion, Span, Spending};
+use prices::{PriceList, Prices};
+use system::calendar::LocalClock;
 use wire::Timestamp;
 
 type SumKey = (StringId, StringId, StringId, i32);
+
+/// By which times calls are added up.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum Times<'a> {
+    Days(&'a Days),
+    /// Of an hour, each as one clock shows it.
+    Quarters(&'a LocalClock),
+}
+
+impl Times<'_> {
+    fn number(self, at: Timestamp) -> i32 {
+        match self {
+            Self::Days(days) => days.number(at),
+            Self::Quarters(clock) => clock.quarter(at),
+        }
+    }
+}
 
 /// Adds calls up.
 #[derive(Debug)]
 pub(super) struct Rollup<'a> {
     files: &'a [Option<FileFacts>],
     strings: &'a StringTable,
-    days: &'a Days,
-    /// Earlier calls are left out.
-    since: Option<Timestamp>,
+    times: Times<'a>,
+    /// Other calls are left out.
+    span: Span,
+    list: &'a PriceList,
     prices: CheapMap<u32, Option<Prices>>,
     sums: CheapMap<SumKey, CallSums>,
 }
@@ -35,24 +54,24 @@ impl<'a> Rollup<'a> {
     pub(super) fn new(
         files: &'a [Option<FileFacts>],
         strings: &'a StringTable,
-        days: &'a Days,
-        since: Option<Timestamp>,
+        times: Times<'a>,
+        list: &'a PriceList,
+        span: Span,
     ) -> Self {
-        Self { files, strings, days, since, prices: CheapMap::default(), sums: CheapMap::default() }
+        Self { files, strings, times, span, list, prices: CheapMap::default(), sums: CheapMap::default() }
     }
 
     pub(super) fn add(&mut self, group: &Group<'_>) {
         let Some((file, sighting)) = owned(group, self.files, self.strings) else { return };
-        if self.since.is_some_and(|since| sighting.at < since) {
+        if !self.span.holds(sighting.at) {
             return;
         }
-        let strings = self.strings;
+        let (strings, list) = (self.strings, self.list);
         let prices =
-            self.prices.entry(sighting.model.0).or_insert_with(|| Prices::of(strings.text(sighting.model)));
+            self.prices.entry(sighting.model.0).or_insert_with(|| list.of(strings.text(sighting.model)));
         let cost = prices.as_ref().and_then(|prices| prices.cost(&sighting.tokens, sighting.tier));
-        let place = (file.agent, file.conversation, sighting.model, self.days.number(sighting.at));
-        let none = CallSums { first: i64::MAX, last: i64::MIN, ..CallSums::default() };
-        self.sums.entry(place).or_insert(none).add(&sighting, cost);
+        let place = (file.agent, file.conversation, sighting.model, self.times.number(sighting.at));
+        self.sums.entry(place).or_default().add(&of_call(&sighting, cost));
     }
 
     /// In a stable order.
@@ -103,9 +122,12 @@ pub(super) fn owned<'a>(
     Some((owner.0, sighting))
 }
 
-/// Whether the roll-ups alone give the sums since that time: no day of a conversation has calls before and after it.
-pub(super) fn suffice(daily: &[DailySum], since: Timestamp) -> bool {
-    daily.iter().all(|entry| entry.sums.first >= since.0 || entry.sums.last < since.0)
+/// Whether the roll-ups alone give the sums of a span: no day of a conversation has calls inside and outside of it.
+pub(super) fn suffice(daily: &[DailySum], span: Span) -> bool {
+    let cut = |at: Option<Timestamp>, entry: &DailySum| {
+        at.is_some_and(|at| entry.sums.first < at && entry.sums.last >= at)
+    };
+    daily.iter().all(|entry| !cut(span.since, entry) && !cut(span.until, entry))
 }
 
 /// The conversations, each with its oldest file in view that names a project.
@@ -130,66 +152,39 @@ impl<'a> Conversations<'a> {
     }
 }
 
-/// The table that is asked for.
-pub(super) fn rows(index: &Index, daily: &[DailySum], by: By) -> Vec<UsageRow> {
+/// The sums with their texts, as every table of `usage` is made of.
+pub(super) fn spending(index: &Index, daily: &[DailySum], grain: i32) -> Spending {
     let strings = &index.strings;
-    let conversations =
-        matches!(by, By::Session | By::Project | By::Branch).then(|| Conversations::of(index));
-    let fact = |entry: &DailySum, fact: fn(&FileFacts) -> StringId| {
-        let file =
-            conversations.as_ref().and_then(|known| known.get(entry.agent, entry.conversation)).map(fact);
-        file.unwrap_or_default()
-    };
-    // Keys of rows are numbers; the texts are looked up once per row.
-    let mut rows: BTreeMap<(StringId, i32, StringId), UsageRow> = BTreeMap::new();
+    let conversations = Conversations::of(index);
+    let mut spending = Spending::default();
+    let mut owners: CheapMap<(StringId, StringId), u32> = CheapMap::default();
+    let mut models: CheapMap<StringId, u32> = CheapMap::default();
     for entry in daily {
-        let key = match by {
-            By::Day => (StringId::NONE, entry.day, StringId::NONE),
-            // Two agents' conversations are two, even under one id.
-            By::Session => (entry.conversation, 0, entry.agent),
-            By::Model => (entry.model, 0, StringId::NONE),
-            By::Project => (fact(entry, |file| file.project), 0, StringId::NONE),
-            By::Agent => (entry.agent, 0, StringId::NONE),
-            By::Branch => (fact(entry, |file| file.branch), 0, StringId::NONE),
-        };
-        let agent = strings.text(entry.agent);
-        let row = rows.entry(key).or_insert_with(|| UsageRow {
-            key: match by {
-                By::Day => days::name(entry.day),
-                By::Project | By::Branch => strings.some(key.0).unwrap_or("(none)").to_owned(),
-                By::Session | By::Model | By::Agent => strings.text(key.0).to_owned(),
-            },
-            agent: Some(agent.to_owned()),
-            first_at: Timestamp(entry.sums.first),
-            foreign: true,
-            project: strings.some(fact(entry, |file| file.project)).map(str::to_owned),
-            ..UsageRow::default()
+        let owner = *owners.entry((entry.agent, entry.conversation)).or_insert_with(|| {
+            let file = conversations.get(entry.agent, entry.conversation);
+            let fact = |fact: fn(&FileFacts) -> StringId| strings.some(fact(file?)).map(str::to_owned);
+            spending.owners.push(Owner {
+                agent: strings.text(entry.agent).to_owned(),
+                conversation: Some(strings.text(entry.conversation).to_owned()),
+                session: None,
+                project: fact(|file| file.project),
+                repository: fact(|file| file.repository),
+                folder: None,
+                branch: fact(|file| file.branch),
+            });
+            number(spending.owners.len())
         });
-        let sums = &entry.sums;
-        for (total, more) in [
-            (&mut row.api_calls, sums.calls),
-            (&mut row.input, sums.input),
-            (&mut row.output, sums.output),
-            (&mut row.cache_read, sums.cache_read),
-            (&mut row.cache_write, sums.cache_write),
-            (&mut row.reasoning, sums.reasoning),
-            (&mut row.cost.0, sums.cost),
-        ] {
-            *total = total.saturating_add(more);
-        }
-        row.first_at = row.first_at.min(Timestamp(sums.first));
-        if row.agent.as_deref() != Some(agent) {
-            row.agent = None;
-        }
-        let model = strings.text(entry.model);
-        if sums.unpriced > 0 {
-            if !row.unpriced_models.iter().any(|known| known == model) {
-                row.unpriced_models.push(model.to_owned());
-            }
-            if Prices::of(model).is_some() {
-                *row.unpriced_calls.entry(model.to_owned()).or_default() += sums.unpriced;
-            }
-        }
+        let model = *models.entry(entry.model).or_insert_with(|| {
+            spending.models.push(strings.text(entry.model).to_owned());
+            number(spending.models.len())
+        });
+        let quarter = entry.day.saturating_mul(grain);
+        spending.portions.push(Portion { owner, model, place: None, quarter, sums: entry.sums });
     }
-    rows.into_values().collect()
+    spending
+}
+
+/// Of the last in a list of this length.
+fn number(length: usize) -> u32 {
+    u32::try_from(length - 1).unwrap_or(u32::MAX)
 }

@@ -3,49 +3,34 @@
 use super::bytes::{Bytes, put, put_signed};
 use super::call::Sighting;
 use super::strings::StringId;
-use wire::PicoDollars;
+use crate::store::CallSums;
+use wire::{PicoDollars, Timestamp};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DailySum {
     pub(super) agent: StringId,
     pub(super) conversation: StringId,
     pub(super) model: StringId,
+    /// Or the quarter of an hour, where sums by those were asked for.
     pub(super) day: i32,
     pub(super) sums: CallSums,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct CallSums {
-    pub(super) calls: i64,
-    /// Calls without a price.
-    pub(super) unpriced: i64,
-    pub(super) input: i64,
-    pub(super) output: i64,
-    pub(super) cache_read: i64,
-    pub(super) cache_write: i64,
-    pub(super) reasoning: i64,
-    pub(super) cost: i64,
-    /// Time of the first call and the last, in milliseconds.
-    pub(super) first: i64,
-    pub(super) last: i64,
-}
-
-impl CallSums {
-    pub(super) fn add(&mut self, sighting: &Sighting, cost: Option<PicoDollars>) {
-        let add = |sum: &mut i64, count: u64| {
-            *sum = sum.saturating_add(i64::try_from(count).unwrap_or(i64::MAX));
-        };
-        let tokens = &sighting.tokens;
-        self.calls += 1;
-        self.unpriced += i64::from(cost.is_none());
-        add(&mut self.input, tokens.input);
-        add(&mut self.output, tokens.output);
-        add(&mut self.cache_read, tokens.cache_read);
-        add(&mut self.cache_write, tokens.cache_write());
-        add(&mut self.reasoning, tokens.reasoning);
-        self.cost = self.cost.saturating_add(cost.unwrap_or_default().0);
-        self.first = self.first.min(sighting.at.0);
-        self.last = self.last.max(sighting.at.0);
+/// A call that a file records.
+pub(super) fn of_call(sighting: &Sighting, cost: Option<PicoDollars>) -> CallSums {
+    let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
+    let tokens = &sighting.tokens;
+    CallSums {
+        calls: 1,
+        unpriced: i64::from(cost.is_none()),
+        input: count(tokens.input),
+        output: count(tokens.output),
+        cache_read: count(tokens.cache_read),
+        cache_write: count(tokens.cache_write()),
+        reasoning: count(tokens.reasoning),
+        cost: cost.unwrap_or_default(),
+        first: sighting.at,
+        last: sighting.at,
     }
 }
 
@@ -67,7 +52,10 @@ impl DailySum {
             first,
             last,
         } = self.sums;
-        for sum in [calls, unpriced, input, output, cache_read, cache_write, reasoning, cost, first, last] {
+        let times = [cost.0, first.0, last.0];
+        for sum in
+            [calls, unpriced, input, output, cache_read, cache_write, reasoning].into_iter().chain(times)
+        {
             put_signed(out, sum);
         }
     }
@@ -86,9 +74,9 @@ impl DailySum {
                 cache_read: from.signed()?,
                 cache_write: from.signed()?,
                 reasoning: from.signed()?,
-                cost: from.signed()?,
-                first: from.signed()?,
-                last: from.signed()?,
+                cost: PicoDollars(from.signed()?),
+                first: Timestamp(from.signed()?),
+                last: Timestamp(from.signed()?),
             },
         })
     }

@@ -146,12 +146,14 @@ fn of_many_that_continue_one_conversation_at_once_one_goes_on() {
         (ended.len() == 5).then_some(ended)
     });
     assert_eq!(refused, [1; 5]);
-    assert_eq!(started(&scene.sandbox).len(), 1, "one agent runs");
+    await_some("the one agent", || (!started(&scene.sandbox).is_empty()).then_some(()));
+    await_some("the START", || (scene.record(ID)["status"] == "active").then_some(()));
     let stopped = scene.codemie(&["stop", ID]);
     assert_eq!(stopped.code, Some(0), "{stopped:?}");
     for mut child in children {
         child.wait().unwrap();
     }
+    assert_eq!(started(&scene.sandbox).len(), 1, "one agent ran");
 }
 
 #[test]

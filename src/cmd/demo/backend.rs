@@ -24,7 +24,7 @@ use crate::store::{Outgoing, Store};
 use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, router};
 use backend::sqlite::Sqlite;
 use backend::storage::Storage;
-use backend::token::{Owner, Role, Token, TokenHash, new_secret};
+use backend::token::{Owner, Role, Token, TokenHash, new_key, new_secret};
 use backend::{self, Backend, Options};
 use system::clock::{Clock, SystemClock};
 use system::file::{read_at_most, text_at_most};
@@ -110,7 +110,7 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         let storage: Arc<dyn Storage> = Arc::new(Sqlite::open(&folder.join("backend.db"))?);
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await?;
         let address = listener.local_addr()?;
-        let (gate, secret) = Gate::once(address.port())?;
+        let (gate, code) = Gate::once(address.port(), new_key()?)?;
         let (role, token) = (Role::Ingest, new_secret(Role::Ingest)?);
         let (hash, created_at) = (TokenHash::of(&token), SystemClock.now());
         let (name, owner) = (format!("demo-{nonce}"), Owner::default());
@@ -119,7 +119,7 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         let (facts, clock) = (Arc::new(Demonstration), Arc::new(SystemClock));
         let pages = Dashboard::local(storage.clone(), gate, facts, clock, closing.clone());
         let routes = Backend::new(storage, &Options::default(), closing).router().merge(router(pages));
-        let entrance = format!("http://{address}/enter?token={secret}");
+        let entrance = format!("http://{address}/enter?code={code}");
         write_note(
             &folder,
             &note(home, nonce),

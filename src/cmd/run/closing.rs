@@ -2,11 +2,15 @@
 
 use std::time::Duration;
 
+use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
+use crate::budget::Standing;
 use crate::cmd::format;
 use crate::forward::Sinks;
 use crate::home::Home;
+use crate::launch::{Detour, Through};
+use crate::proxy::Companion;
 use crate::session::record::open_time;
 use crate::store::{self, Store, View};
 use crate::track::RunTotal;
@@ -67,6 +71,44 @@ impl Added {
     }
 }
 
+/// What a run's proxy is to its user, once the agent has ended.
+#[derive(Debug)]
+pub(super) enum Proxied {
+    Off,
+    Not(String),
+    Through { lost: Vec<&'static str> },
+}
+
+impl Proxied {
+    /// What is started beside the agent, and what is said of it afterwards.
+    pub(super) fn of(detour: Detour) -> (Option<Companion>, Self) {
+        match detour {
+            Detour::Off => (None, Self::Off),
+            Detour::Not(why) => (None, Self::Not(why)),
+            Detour::Through(through) => {
+                let Through { companion, lead, .. } = *through;
+                (Some(companion), Self::Through { lost: lead.lost })
+            }
+        }
+    }
+
+    /// Why the proxy was not used, though it was asked for.
+    pub(super) fn not_used(&self) -> Option<String> {
+        match self {
+            Self::Not(why) => Some(format!("the proxy was not used: {why}")),
+            Self::Off | Self::Through { .. } => None,
+        }
+    }
+
+    /// What the agent could not do because of it, for the end of the line.
+    pub(super) fn lost(&self) -> String {
+        match self {
+            Self::Through { lost } if !lost.is_empty() => format!(" · by proxy, without {}", lost.join(", ")),
+            _ => String::new(),
+        }
+    }
+}
+
 /// Delivery that somebody has to fix, in one line: events wait until then, and nothing else would report it.
 pub(super) fn paused(sinks: &Sinks, now: Timestamp) -> Option<String> {
     let mut store = Store::open(&sinks.home, now).ok()?;
@@ -78,6 +120,11 @@ pub(super) fn paused(sinks: &Sinks, now: Timestamp) -> Option<String> {
         &format!("codemie: delivery to {name} is paused: it {why}; see: codemie doctor"),
         usize::MAX,
     ))
+}
+
+/// A budget that is nearly or wholly spent. Names come from config.toml and from sessions.
+pub(super) fn budget(standing: &Standing, now: Timestamp, zone: &TimeZone) -> String {
+    shorten(&format!("codemie: budget {}", standing.in_words(now, zone)), usize::MAX)
 }
 
 /// How the cost of everything, beyond this run's part, is shown; the widest form first.

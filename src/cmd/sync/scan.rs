@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use crate::cmd::Failure;
+use crate::config::prices::price_list;
 use crate::forward::foreign::life;
 use crate::forward::http::Http;
 use crate::forward::{DeliveryCount, Identity, Sinks, post};
@@ -37,11 +38,13 @@ pub(super) fn run(
             .into(),
     })?;
     let bar = Bar::on_terminal("reading session files", human::bytes);
+    let prices = price_list(&home.config_file());
     let scanner = Scanner {
         folder: home.scans(),
         agents: registry::AGENTS,
         var: &|name| std::env::var_os(name),
         days: Days::of(system::zone::local()),
+        prices: &prices,
         watch: bar.as_ref().map(|bar| bar as &dyn Progress),
     };
     let foreign = store.read(|view| scanner.foreign(Some(view)))?;

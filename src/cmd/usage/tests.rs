@@ -1,11 +1,15 @@
 use std::collections::BTreeMap;
 
+use jiff::tz::TimeZone;
+
+use super::drawing::quoted;
 use super::*;
-use crate::store::PicoDollars;
+use crate::report::usage::{ForeignUsage, SessionLabel, Tally, UsageRow};
+use wire::{PicoDollars, Timestamp};
 
 fn row(key: &str, calls: i64, pico: i64, unpriced: &[&str]) -> UsageRow {
     UsageRow {
-        key: key.into(),
+        key: Some(key.into()),
         agent: Some("claude".into()),
         api_calls: calls,
         input: 1234 * calls,
@@ -21,23 +25,33 @@ fn row(key: &str, calls: i64, pico: i64, unpriced: &[&str]) -> UsageRow {
 
 fn report(by: By) -> UsageReport {
     let rows = vec![row("2026-11-15", 3, 123_400_000_000, &[]), row("a, \"b\"", 1, 0, &["new-model"])];
-    UsageReport {
-        by,
-        rows,
-        unreadable: vec![("/p/x.jsonl".into(), 2)],
-        files: 4,
-        scan: None,
-        has_demo: false,
-        refused: Vec::new(),
+    let tally = Tally { total: sum(&rows), rows, ..Tally::default() };
+    UsageReport { tally, unreadable: vec![("/p/x.jsonl".into(), 2)], files: 4, ..UsageReport::empty(by) }
+}
+
+fn sum(rows: &[UsageRow]) -> UsageRow {
+    let of = |field: fn(&UsageRow) -> i64| rows.iter().map(field).sum::<i64>();
+    UsageRow {
+        api_calls: of(|row| row.api_calls),
+        input: of(|row| row.input),
+        output: of(|row| row.output),
+        cache_read: of(|row| row.cache_read),
+        cache_write: of(|row| row.cache_write),
+        cost: PicoDollars(of(|row| row.cost.0)),
+        unpriced_models: rows.iter().flat_map(|row| row.unpriced_models.clone()).collect(),
+        unpriced_calls: rows.iter().flat_map(|row| row.unpriced_calls.clone()).collect(),
+        ..UsageRow::default()
     }
 }
 
-fn draw(report: &UsageReport, known: &SessionLabels, moments: &Moments, since: bool, style: Style) -> String {
-    Drawing { report, known }.draw(moments, since, style)
+fn draw(report: &UsageReport, style: Style) -> String {
+    let total = sum(&report.tally.rows);
+    let report = UsageReport { tally: Tally { total, ..report.tally.clone() }, ..report.clone() };
+    Drawing { report: &report, moments: &moments(), exact: false, everything: true }.draw(style)
 }
 
-fn csv(report: &UsageReport, known: &SessionLabels) -> String {
-    Drawing { report, known }.csv()
+fn csv(report: &UsageReport) -> String {
+    Drawing { report, moments: &moments(), exact: false, everything: true }.csv()
 }
 
 fn moments() -> Moments {
@@ -47,13 +61,7 @@ fn moments() -> Moments {
 #[test]
 fn a_table_has_a_total_and_names_models_without_a_price() {
     assert_eq!(
-        draw(
-            &report(By::Day),
-            &SessionLabels::default(),
-            &moments(),
-            false,
-            Style { colour: false, columns: 80 }
-        ),
+        draw(&report(By::Day), Style { colour: false, columns: 80 }),
         "\
 DAY         CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  TOKENS      COST
 2026-11-15      3  3.70k     168        360k        4.00k    368k  $0.1234
@@ -68,12 +76,12 @@ total           4  4.94k     224        480k        8.00k    493k  $0.1234+
 #[test]
 fn a_model_with_a_price_is_not_called_unknown_for_the_mode_that_has_none() {
     let mut report = report(By::Model);
-    report.rows[0].unpriced_models = vec!["claude-opus-4-5-20251101".into()];
-    report.rows[0].unpriced_calls = BTreeMap::from([("claude-opus-4-5-20251101".into(), 1420)]);
-    let text =
-        draw(&report, &SessionLabels::default(), &moments(), false, Style { colour: false, columns: 200 });
+    report.tally.rows[0].unpriced_models = vec!["claude-opus-4-5-20251101".into()];
+    report.tally.rows[0].unpriced_calls = BTreeMap::from([("claude-opus-4-5-20251101".into(), 1420)]);
+    let text = draw(&report, Style { colour: false, columns: 200 });
     let note = "+ No price is known for claude-opus-4-5-20251101 in fast mode (1,420 calls), new-model: the tokens are counted";
     assert!(text.contains(note), "{text}");
+    report.tally.total = sum(&report.tally.rows);
     let value: serde_json::Value = serde_json::from_str(&json::pretty(&report.record()).unwrap()).unwrap();
     assert_eq!(value["total"]["unpricedCalls"], serde_json::json!({"claude-opus-4-5-20251101": 1420}));
 }
@@ -81,13 +89,13 @@ fn a_model_with_a_price_is_not_called_unknown_for_the_mode_that_has_none() {
 #[test]
 fn a_scan_marks_foreign_conversations() {
     let mut report = report(By::Session);
-    report.rows[1].foreign = true;
-    report.rows[1].key = "0123456789abcdef".into();
-    report.rows[1].first_at = Timestamp::parse("2026-11-15T09:05:00Z").unwrap();
-    report.rows[1].project = Some("widgets".into());
-    report.scan = Some(ForeignUsage::of(&report.rows));
-    let text =
-        draw(&report, &SessionLabels::default(), &moments(), false, Style { colour: false, columns: 200 });
+    report.tally.rows[1].foreign = true;
+    report.tally.rows[1].key = Some("0123456789abcdef".into());
+    report.tally.rows[1].first_at = Timestamp::parse("2026-11-15T09:05:00Z").unwrap();
+    report.tally.rows[1].label =
+        Some(SessionLabel { project: Some("widgets".into()), ..SessionLabel::default() });
+    report.scan = Some(ForeignUsage::of(&report.tally.rows));
+    let text = draw(&report, Style { colour: false, columns: 200 });
     assert!(text.contains("\nforeign 01234567  Nov 15 09:05  widgets "), "{text}");
     assert_eq!(text.matches("01234567").count(), 1, "{text}");
     assert!(text.contains("\n1 conversation was not run through codemie: foreign.\n"), "{text}");
@@ -102,7 +110,7 @@ fn a_scan_says_how_much_of_it_is_foreign_whatever_the_rows_are() {
         let rows: Vec<_> = rows.iter().map(|row| UsageRow { foreign: true, ..row.clone() }).collect();
         Some(ForeignUsage::of(&rows))
     };
-    let all = report(By::Day).rows;
+    let all = report(By::Day).tally.rows;
     for (scan, line) in [
         (foreign(&all[..1]), "1 conversation, $0.1234, was not run through codemie."),
         (foreign(&all), "2 conversations, $0.1234+, were not run through codemie."),
@@ -111,27 +119,26 @@ fn a_scan_says_how_much_of_it_is_foreign_whatever_the_rows_are() {
     ] {
         for by in [By::Day, By::Model] {
             let report = UsageReport { scan: scan.clone(), ..report(by) };
-            let text = draw(
-                &report,
-                &SessionLabels::default(),
-                &moments(),
-                false,
-                Style { colour: false, columns: 80 },
-            );
+            let text = draw(&report, Style { colour: false, columns: 80 });
             assert!(text.ends_with(&format!("\n{line}\n")), "{text}");
         }
     }
 }
 
-fn known() -> SessionLabels {
+fn named(mut report: UsageReport) -> UsageReport {
     let started = Timestamp::parse("2026-11-14T08:00:00Z");
-    let first = SessionLabel { name: "fix-auth".into(), project: Some("shop".into()), started };
-    SessionLabels { labels: vec![first, SessionLabel::default()], ids: Vec::new() }
+    report.tally.rows[0].label = Some(SessionLabel {
+        id: Some("01a1".into()),
+        name: "fix-auth".into(),
+        project: Some("shop".into()),
+        started,
+    });
+    report
 }
 
 #[test]
 fn sessions_are_shown_by_name() {
-    let text = draw(&report(By::Session), &known(), &moments(), false, Style { colour: false, columns: 200 });
+    let text = draw(&named(report(By::Session)), Style { colour: false, columns: 200 });
     let first = text.lines().nth(1).unwrap();
     assert!(
         first.starts_with("fix-auth  ") && first.contains("  shop ") && first.contains("  2026-11-  "),
@@ -146,13 +153,12 @@ fn every_table_fits() {
     use unicode_width::UnicodeWidthStr;
     for (by, columns) in By::ALL.iter().flat_map(|by| [(by, 80), (by, 50), (by, 40)]) {
         let mut report = report(*by);
-        report.rows[0].key = "0123456789abcdef-0123-456789-abcdef0123456789".into();
-        report.rows[0].cost = PicoDollars(12_345_670_000_000_000);
-        if *by == By::Day || *by == By::Agent {
-            report.rows[0].key = "2026-11-15".into();
+        report.tally.rows[0].key = Some("0123456789abcdef-0123-456789-abcdef0123456789".into());
+        report.tally.rows[0].cost = PicoDollars(12_345_670_000_000_000);
+        if by.is_time() || matches!(*by, By::Agent | By::Commit) {
+            report.tally.rows[0].key = Some("2026-11-15".into());
         }
-        let text =
-            draw(&report, &SessionLabels::default(), &moments(), false, Style { colour: false, columns });
+        let text = draw(&report, Style { colour: false, columns });
         assert!(text.lines().all(|line| line.width() <= columns), "{by}:\n{text}");
     }
 }
@@ -162,19 +168,19 @@ fn the_agent_and_reasoning_columns_are_there_only_with_values() {
     let wide = Style { colour: false, columns: 200 };
     let mut report = report(By::Day);
     report.unreadable = vec![("/p/x.jsonl".into(), 1)];
-    let text = draw(&report, &SessionLabels::default(), &moments(), false, wide);
+    let text = draw(&report, wide);
     assert!(text.contains(" AGENT ") && !text.contains("REASONING"), "{text}");
     assert!(text.contains("\n1 line could not be read; "), "{text}");
-    report.rows[0].agent = None;
-    report.rows[1].reasoning = 7;
-    let text = draw(&report, &SessionLabels::default(), &moments(), false, wide);
+    report.tally.rows[0].agent = None;
+    report.tally.rows[1].reasoning = 7;
+    let text = draw(&report, wide);
     assert!(!text.contains("AGENT") && !text.contains("claude") && text.contains(" REASONING "), "{text}");
 }
 
 #[test]
 fn csv_is_quoted_where_it_must_be() {
     assert_eq!(
-        csv(&report(By::Day), &SessionLabels::default()),
+        csv(&report(By::Day)),
         "key,agent,inputTokens,outputTokens,cacheReadTokens,cacheWriteTokens,reasoningTokens,apiCalls,costUsd,unpricedModels,foreign\n\
          2026-11-15,claude,3702,168,360000,4000,0,3,0.1234,,false\n\
          \"a, \"\"b\"\"\",claude,1234,56,120000,4000,0,1,0,new-model,false\n"
@@ -183,47 +189,49 @@ fn csv_is_quoted_where_it_must_be() {
 
 #[test]
 fn csv_marks_what_is_foreign_and_names_sessions() {
-    let mut report = report(By::Session);
-    report.rows[1].foreign = true;
-    let csv = csv(&report, &known());
-    let ends: Vec<_> = csv.lines().map(|line| line.rsplitn(3, ',').take(2).collect::<Vec<_>>()).collect();
-    assert_eq!(ends, [["name", "foreign"], ["fix-auth", "false"], ["", "true"]], "{csv}");
+    let mut report = named(report(By::Session));
+    report.tally.rows[1].foreign = true;
+    let csv = csv(&report);
+    let ends: Vec<_> = csv.lines().map(|line| line.rsplitn(6, ',').take(5).collect::<Vec<_>>()).collect();
+    assert_eq!(
+        ends,
+        [
+            ["startTime", "project", "sessionId", "name", "foreign"],
+            ["2026-11-14T08:00:00.000Z", "shop", "01a1", "fix-auth", "false"],
+            ["1970-01-01T00:00:00.000Z", "", "", "", "true"],
+        ],
+        "{csv}"
+    );
 }
 
 #[test]
 fn ids_that_begin_alike_are_shown_longer() {
     let mut report = report(By::Session);
-    report.rows[0].key = "01a1e586-1111-7000-8000-000000000001".into();
-    report.rows[1].key = "01a1e586-1112-7000-8000-000000000002".into();
-    let drawn = |report: &UsageReport, known: &SessionLabels, columns| {
-        draw(report, known, &moments(), false, Style { colour: false, columns })
-    };
-    let text = drawn(&report, &known(), 200);
+    report.tally.rows[0].key = Some("01a1e586-1111-7000-8000-000000000001".into());
+    report.tally.rows[1].key = Some("01a1e586-1112-7000-8000-000000000002".into());
+    let drawn = |report: &UsageReport, columns| draw(report, Style { colour: false, columns });
+    let text = drawn(&named(report.clone()), 200);
     assert!(text.contains("  01a1e586-1111  ") && text.contains("  01a1e586-1112  "), "{text}");
     // One that called nothing is not in the table, but could be meant.
-    report.rows.truncate(1);
-    let silent = SessionLabels {
-        ids: vec!["01a1e586-1119-7000-8000-000000000003".into()],
-        ..SessionLabels::default()
-    };
-    assert!(drawn(&report, &silent, 200).contains("  01a1e586-1111  "));
-    assert!(drawn(&report, &known(), 200).contains("  01a1e586  "));
+    report.tally.rows.truncate(1);
+    assert!(drawn(&named(report.clone()), 200).contains("  01a1e586  "));
+    report.ids = vec!["01a1e586-1119-7000-8000-000000000003".into()];
+    assert!(drawn(&report, 200).contains("  01a1e586-1111  "));
     // What is foreign has no other name: on a narrow terminal, too, it stays whole.
-    report.rows[0].foreign = true;
-    assert!(drawn(&report, &silent, 40).contains("\nforeign 01a1e586-1111  "));
+    report.tally.rows[0].foreign = true;
+    assert!(drawn(&report, 40).contains("\nforeign 01a1e586-1111  "));
 }
 
 #[test]
 fn control_characters_in_keys_reach_neither_table_nor_csv() {
     let mut report = report(By::Model);
-    report.rows[0].key = "evil\x1b[2J\u{9b}31m\nmodel".into();
-    report.rows[1].unpriced_models = vec!["a\x07b".into()];
-    let drawn =
-        draw(&report, &SessionLabels::default(), &moments(), false, Style { colour: false, columns: 200 });
-    for text in [csv(&report, &SessionLabels::default()), drawn] {
+    report.tally.rows[0].key = Some("evil\x1b[2J\u{9b}31m\nmodel".into());
+    report.tally.rows[1].unpriced_models = vec!["a\x07b".into()];
+    let drawn = draw(&report, Style { colour: false, columns: 200 });
+    for text in [csv(&report), drawn] {
         assert!(text.chars().all(|letter| letter == '\n' || !letter.is_control()), "{text:?}");
     }
-    assert_eq!(csv(&report, &SessionLabels::default()).lines().count(), 3);
+    assert_eq!(csv(&report).lines().count(), 3);
 }
 
 #[test]
@@ -257,32 +265,96 @@ fn files_that_cannot_be_opened_are_reported_beside_the_figures() {
 
 #[test]
 fn an_empty_report_says_what_to_do_next() {
-    let empty = UsageReport::empty(By::Day);
     let style = Style { colour: false, columns: 80 };
-    assert!(draw(&empty, &SessionLabels::default(), &moments(), false, style).contains("codemie claude"));
-    assert!(draw(&empty, &SessionLabels::default(), &moments(), true, style).contains("codemie usage"));
+    let shown = |report: &UsageReport, everything| {
+        let text = Drawing { report, moments: &moments(), exact: false, everything }.draw(style);
+        text.split_whitespace().collect::<Vec<_>>().join(" ")
+    };
+    let empty = UsageReport::empty(By::Day);
+    assert!(shown(&empty, true).contains("codemie claude"));
+    assert!(shown(&empty, false).contains("`codemie usage` shows all"));
     let played = UsageReport { has_demo: true, ..UsageReport::empty(By::Day) };
-    assert!(
-        draw(&played, &SessionLabels::default(), &moments(), false, style)
-            .starts_with("Only the demonstration was recorded")
+    assert!(shown(&played, true).starts_with("Only the demonstration was recorded"));
+    let unwrapped = UsageReport { unwrapped_files: 226, ..UsageReport::empty(By::Day) };
+    assert_eq!(
+        shown(&unwrapped, true),
+        "No usage recorded yet. But there are 226 session files on this machine: `codemie usage --scan` counts what was not run \
+         through codemie."
     );
+}
+
+#[test]
+fn exact_numbers_have_all_their_digits() {
+    let mut report = report(By::Day);
+    report.tally.rows[1].cost = PicoDollars(1_748_500_000);
+    report.tally.total = sum(&report.tally.rows);
+    let drawing = Drawing { report: &report, moments: &moments(), exact: true, everything: true };
+    assert_eq!(
+        drawing.draw(Style { colour: false, columns: 100 }).lines().take(4).collect::<Vec<_>>(),
+        [
+            "DAY         AGENT   CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE   TOKENS         COST",
+            "2026-11-15  claude      3  3,702     168     360,000        4,000  367,870   $0.1234000",
+            "a, \"b\"      claude      1  1,234      56     120,000        4,000  125,290  $0.0017485+",
+            "total                   4  4,936     224     480,000        8,000  493,160  $0.1251485+",
+        ]
+    );
+}
+
+#[test]
+fn rows_of_a_breakdown_stand_below_their_row() {
+    let mut report = report(By::Day);
+    let part =
+        |key: Option<&str>| UsageRow { key: key.map(str::to_owned), ..row("", 1, 5_000_000_000_000, &[]) };
+    report.tally.rows[0].breakdown = vec![part(Some("opus")), part(None)];
+    let text = draw(&report, Style { colour: false, columns: 100 });
+    let firsts: Vec<_> = text.lines().take(6).map(|line| &line[..10]).collect();
+    assert_eq!(
+        firsts,
+        ["DAY       ", "2026-11-15", "  opus    ", "  (none)  ", "a, \"b\"    ", "total     "]
+    );
+    let csv = csv(&report);
+    let keys: Vec<_> = csv.lines().map(|line| line.split(",claude").next().unwrap()).collect();
+    assert!(keys[0].starts_with("key,breakdown,agent,"));
+    assert_eq!(keys[1..], ["2026-11-15,", "2026-11-15,opus", "2026-11-15,(none)", "\"a, \"\"b\"\"\","]);
+    let value: serde_json::Value = serde_json::from_str(&json::pretty(&report.record()).unwrap()).unwrap();
+    assert_eq!(
+        (&value["rows"][0]["breakdown"][0]["key"], &value["rows"][1]["breakdown"]),
+        (&"opus".into(), &().into())
+    );
+}
+
+#[test]
+fn rows_left_out_and_shared_are_said() {
+    let mut report = report(By::Tag);
+    (report.tally.left_out, report.tally.overlap) = (5, true);
+    report.tally.rows[1].key = None;
+    let text = draw(&report, Style { colour: false, columns: 100 });
+    assert!(text.contains("\nNot shown: 5 rows. The total counts everything.\n"), "{text}");
+    assert!(text.contains("\nWhat has several tags is in several rows, and once in the total.\n"), "{text}");
+    assert!(text.contains("\n(none) "), "{text}");
+    assert_eq!(serde_json::to_value(&report.tally.rows[1]).unwrap()["key"], serde_json::Value::Null);
 }
 
 #[test]
 fn hostile_text_is_drawn_harmlessly() {
     crate::output::hostile::draw_everywhere(|text, style| {
         let mut drawn = String::new();
-        for by in By::ALL {
+        for by in &[By::Day, By::Session, By::Model] {
             let mut report = report(*by);
-            for row in &mut report.rows {
-                (row.key, row.agent, row.project) = (text.into(), Some(text.into()), Some(text.into()));
+            for row in &mut report.tally.rows {
+                (row.key, row.agent) = (Some(text.into()), Some(text.into()));
+                row.label = Some(SessionLabel {
+                    id: Some(text.into()),
+                    name: text.into(),
+                    project: Some(text.into()),
+                    started: None,
+                });
+                row.breakdown = vec![row.clone()];
                 (row.unpriced_models, row.foreign) = (vec![text.into()], true);
             }
-            report.scan = Some(ForeignUsage::of(&report.rows));
+            report.scan = Some(ForeignUsage::of(&report.tally.rows));
             (report.unreadable, report.refused) = (vec![(text.into(), 2)], vec![text.into()]);
-            let label = SessionLabel { name: text.into(), project: Some(text.into()), started: None };
-            let known = SessionLabels { labels: vec![label, SessionLabel::default()], ids: Vec::new() };
-            drawn += &draw(&report, &known, &moments(), false, style);
+            drawn += &draw(&report, style);
         }
         drawn
     });
@@ -305,7 +377,7 @@ fn a_spreadsheet_takes_no_text_for_a_formula() {
     ] {
         assert_eq!(quoted(field), written);
     }
-    let csv = csv(&report(By::Day), &SessionLabels::default());
+    let csv = csv(&report(By::Day));
     assert!(
         csv.lines().nth(1).unwrap().starts_with("2026-11-15,claude,3702,168,"),
         "numbers stay numbers: {csv}"

@@ -9,7 +9,7 @@ use human::text::shorten;
 use wire::Timestamp;
 
 /// Remembers who spoke last, so that the next page goes on where this one ended.
-pub(super) struct Drawing {
+pub(in crate::cmd) struct Drawing {
     style: Style,
     zone: TimeZone,
     agent: String,
@@ -24,11 +24,11 @@ enum Speaker {
 }
 
 impl Drawing {
-    pub(super) fn new(style: Style, zone: TimeZone, agent: &str) -> Self {
+    pub(in crate::cmd) fn new(style: Style, zone: TimeZone, agent: &str) -> Self {
         Self { style, zone, agent: agent.to_owned(), speaker: None }
     }
 
-    pub(super) fn page(&mut self, items: &[Item], now: Timestamp) -> String {
+    pub(in crate::cmd) fn page(&mut self, items: &[Item], now: Timestamp) -> String {
         items.iter().map(|item| self.item(item, now)).collect()
     }
 

@@ -24,7 +24,7 @@ pub struct ScopeMetrics {
     pub metrics: Vec<Metric>,
 }
 
-/// A sum; the other kinds of data are not used.
+/// A sum or a histogram; the other kinds of data are not used.
 #[derive(Clone, PartialEq, Message)]
 pub struct Metric {
     #[prost(string, tag = "1")]
@@ -35,6 +35,8 @@ pub struct Metric {
     pub unit: String,
     #[prost(message, optional, tag = "7")]
     pub sum: Option<Sum>,
+    #[prost(message, optional, tag = "9")]
+    pub histogram: Option<Histogram>,
 }
 
 #[derive(Clone, PartialEq, Message)]
@@ -49,6 +51,34 @@ pub struct Sum {
 }
 
 pub const CUMULATIVE: i32 = 2;
+
+#[derive(Clone, PartialEq, Message)]
+pub struct Histogram {
+    #[prost(message, repeated, tag = "1")]
+    pub data_points: Vec<HistogramPoint>,
+    /// [`CUMULATIVE`].
+    #[prost(int32, tag = "2")]
+    pub aggregation_temporality: i32,
+}
+
+#[derive(Clone, PartialEq, Message)]
+pub struct HistogramPoint {
+    #[prost(fixed64, tag = "2")]
+    pub start_time_unix_nano: u64,
+    #[prost(fixed64, tag = "3")]
+    pub time_unix_nano: u64,
+    #[prost(fixed64, tag = "4")]
+    pub count: u64,
+    #[prost(double, optional, tag = "5")]
+    pub sum: Option<f64>,
+    /// One more than there are bounds.
+    #[prost(fixed64, repeated, tag = "6")]
+    pub bucket_counts: Vec<u64>,
+    #[prost(double, repeated, tag = "7")]
+    pub explicit_bounds: Vec<f64>,
+    #[prost(message, repeated, tag = "9")]
+    pub attributes: Vec<KeyValue>,
+}
 
 #[derive(Clone, PartialEq, Message)]
 pub struct Point {

@@ -1,11 +1,11 @@
-//! Cumulative sums per session and model, under the names of the GenAI semantic conventions where there are any. By those,
+//! Cumulative sums per session and model, and how long the answers took that a proxy saw, under the names of the GenAI semantic conventions where there are any. By those,
 //! input includes tokens read from and written to the cache.
 
 use std::collections::BTreeMap;
 
 use super::message::{
-    Any, CUMULATIVE, ExportMetrics, KeyValue, Metric, Number, Point, Resource, ResourceMetrics, ScopeMetrics,
-    Sum, pair, text,
+    Any, CUMULATIVE, ExportMetrics, Histogram, HistogramPoint, KeyValue, Metric, Number, Point, Resource,
+    ResourceMetrics, ScopeMetrics, Sum, pair, text,
 };
 use super::{nanos, scope};
 use crate::registry;
@@ -22,6 +22,12 @@ const CALLS: [&str; 3] = ["codemie.api.calls", "{call}", "Calls of the model's A
 const COST: [&str; 3] = ["codemie.cost", "USD", "Cost by list price"];
 const SESSIONS: [&str; 3] = ["codemie.sessions", "{session}", "Sessions"];
 const TOOLS: [&str; 3] = ["codemie.tool.calls", "{call}", "Tool calls that ended"];
+
+/// The conventions' own name, unit and bounds.
+const DURATION: [&str; 3] =
+    ["gen_ai.client.operation.duration", "s", "How long calls of the model's API took"];
+const SECONDS: [f64; 14] =
+    [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92];
 
 /// The sums of every session that one of the events is about.
 pub(super) fn of(view: &View<'_>, events: &[Outgoing], resource: Resource) -> Result<ExportMetrics, Error> {
@@ -67,7 +73,28 @@ fn by_tool(sums: Vec<ToolSum>) -> Vec<ToolSum> {
 }
 
 #[derive(Default)]
-struct Sums(BTreeMap<[&'static str; 3], Vec<Point>>);
+struct Sums {
+    points: BTreeMap<[&'static str; 3], Vec<Point>>,
+    durations: Vec<HistogramPoint>,
+}
+
+/// How long the calls of one model took.
+#[derive(Debug, Default, PartialEq)]
+struct Durations {
+    seconds: f64,
+    buckets: [u64; SECONDS.len() + 1],
+    last: Timestamp,
+}
+
+impl Durations {
+    fn add(&mut self, latency_ms: u64, at: Timestamp) {
+        #[expect(clippy::cast_precision_loss, reason = "milliseconds of a call")]
+        let seconds = latency_ms as f64 / 1000.0;
+        self.seconds += seconds;
+        self.buckets[SECONDS.partition_point(|bound| *bound < seconds)] += 1;
+        self.last = self.last.max(at);
+    }
+}
 
 impl Sums {
     fn add_session(&mut self, view: &View<'_>, session: &SessionRow, id: &str) -> Result<(), Error> {
@@ -79,11 +106,26 @@ impl Sums {
         ];
         let provider = registry::by_name(&session.agent).and_then(|agent| agent.provider());
         about.extend(provider.map(|provider| text("gen_ai.provider.name", provider)));
+        // A cumulative value must span some time, also after the clock was set back.
+        let spanning = |at: Timestamp| at.max(Timestamp(start.0.saturating_add(1)));
+        let mut durations: BTreeMap<String, Durations> = BTreeMap::new();
+        for (model, latency, at) in view.call_durations(session.n)? {
+            durations.entry(plain::model(&model).into_owned()).or_default().add(latency, at);
+        }
+        self.durations.extend(durations.into_iter().map(|(model, taken)| HistogramPoint {
+            start_time_unix_nano: nanos(start),
+            time_unix_nano: nanos(spanning(taken.last)),
+            count: taken.buckets.iter().sum(),
+            sum: Some(taken.seconds),
+            bucket_counts: taken.buckets.to_vec(),
+            explicit_bounds: SECONDS.to_vec(),
+            attributes: about.iter().cloned().chain([text("gen_ai.request.model", &model)]).collect(),
+        }));
+        let points = &mut self.points;
         let mut add = |metric, at: Timestamp, value, more: Vec<KeyValue>| {
-            // A cumulative value must span some time, also after the clock was set back.
-            let at = at.max(Timestamp(start.0.saturating_add(1)));
+            let at = spanning(at);
             let attributes = about.iter().cloned().chain(more).collect();
-            self.0.entry(metric).or_default().push(Point {
+            points.entry(metric).or_default().push(Point {
                 start_time_unix_nano: nanos(start),
                 time_unix_nano: nanos(at),
                 value: Some(value),
@@ -119,14 +161,32 @@ impl Sums {
             description: description.to_owned(),
             unit: unit.to_owned(),
             sum: Some(Sum { data_points, aggregation_temporality: CUMULATIVE, is_monotonic: true }),
+            histogram: None,
         };
-        self.0.into_iter().map(metric).collect()
+        let mut metrics: Vec<Metric> = self.points.into_iter().map(metric).collect();
+        if !self.durations.is_empty() {
+            let [name, unit, description] = DURATION.map(str::to_owned);
+            let histogram =
+                Some(Histogram { data_points: self.durations, aggregation_temporality: CUMULATIVE });
+            metrics.push(Metric { name, description, unit, sum: None, histogram });
+        }
+        metrics
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_duration_is_in_the_bucket_whose_bound_it_does_not_exceed() {
+        let mut taken = Durations::default();
+        for latency_ms in [0, 10, 11, 1_280, 81_920, 81_921] {
+            taken.add(latency_ms, Timestamp(1));
+        }
+        let filled: Vec<_> = taken.buckets.iter().enumerate().filter(|(_, count)| **count > 0).collect();
+        assert_eq!(filled, [(0, &2), (1, &1), (7, &1), (13, &1), (14, &1)]);
+    }
 
     #[test]
     fn sums_sent_under_one_name_are_one_point() {

@@ -30,9 +30,10 @@ impl Everyone {
             agents: crate::registry::AGENTS,
             var: &|name| (name == "HOME").then(|| home.clone()),
             days: Days::of(TimeZone::UTC),
+            prices: &prices::PriceList::default(),
             watch: None,
         };
-        scanner.scan(None, None).unwrap()
+        scanner.scan(None, Span::default()).unwrap()
     }
 
     /// Calls, uncached input, cache reads, output, reasoning.
@@ -154,7 +155,7 @@ fn calls_of_every_tier_cost_the_same_in_a_scan_and_read_live() {
         else {
             panic!("{:?}", harvest.records)
         };
-        assert_eq!(usage.cost(), cost, "{tier}");
+        assert_eq!(prices::cost(&usage.model, &usage.tokens, usage.tier), cost, "{tier}");
 
         let home = Everyone::new();
         home.put(ROLLOUT, &lines);

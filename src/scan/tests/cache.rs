@@ -49,8 +49,55 @@ fn an_unchanged_tree_is_neither_read_nor_written() {
 fn every_table_has_its_keys() {
     let stage = Stage::new();
     stage.put("a.jsonl", &[answer("m1", "a", 10)]);
-    let keys = By::ALL.iter().map(|by| stage.scan().rows(*by).remove(0).key).collect::<Vec<_>>();
-    assert_eq!(keys, ["2026-11-15", "a", "claude-opus-4-8", "widgets", "claude", "main"]);
+    let named = [By::Day, By::Week, By::Month, By::Session, By::Model, By::Project, By::Agent, By::Branch];
+    let keys = named.map(|by| key(&stage.scan().rows(by)[0]));
+    let days = ["2026-11-15", "2026-W46", "2026-11"];
+    assert_eq!(keys[..3], days);
+    assert_eq!(keys[3..], ["a", "claude-opus-4-8", "widgets", "claude", "main"]);
+    // A foreign conversation has neither chain nor tags, and nobody looked at its commits.
+    for by in [By::Chain, By::Commit, By::Tag, By::Group] {
+        assert_eq!(stage.scan().rows(by)[0].key, None, "{by}");
+    }
+}
+
+#[test]
+fn hours_and_other_zones_are_added_up_from_the_calls() {
+    let stage = Stage::new();
+    let at =
+        |at: &'static str, id: &'static str, output| Answer { id, output, at, ..Answer::default() }.line();
+    stage.put(
+        "s.jsonl",
+        &[
+            at("2026-11-15T22:10:00.000Z", "m1", 1),
+            at("2026-11-15T22:50:00.000Z", "m2", 2),
+            at("2026-11-15T23:05:00.000Z", "m3", 4),
+        ],
+    );
+    let root: OsString = stage.root().into();
+    let scanner = Scanner {
+        folder: stage.memory(),
+        agents: &AGENTS,
+        var: &|name| (name == "CLAUDE_CONFIG_DIR").then(|| root.clone()),
+        days: Days::of(TimeZone::UTC),
+        prices: &prices::PriceList::default(),
+        watch: None,
+    };
+    let scanned = |zone: &str, hours, until: &str| {
+        let clock = LocalClock::of(TimeZone::posix(zone).unwrap());
+        let span = Span { since: None, until: Timestamp::parse(until) };
+        let scanned = scanner.scan_by(None, span, &clock, hours).unwrap();
+        outputs(&scanned, if hours { By::Hour } else { By::Day }).into_iter().collect::<Vec<_>>()
+    };
+    let row = |key: &str, output| (key.to_owned(), output);
+    for _ in 0..2 {
+        assert_eq!(scanned("UTC0", true, ""), [row("2026-11-15T22", 3), row("2026-11-15T23", 4)]);
+        assert_eq!(scanned("UTC0", false, ""), [row("2026-11-15", 7)]);
+        assert_eq!(scanned("CET-1", false, ""), [row("2026-11-15", 3), row("2026-11-16", 4)]);
+        let nepal = [row("2026-11-16T03", 1), row("2026-11-16T04", 6)];
+        assert_eq!(scanned("<+0545>-5:45", true, ""), nepal);
+        assert_eq!(scanned("UTC0", false, "2026-11-15T22:50:00Z"), [row("2026-11-15", 1)]);
+        assert_eq!(scanned("UTC0", true, "2026-11-15T23:00:00Z"), [row("2026-11-15T22", 3)]);
+    }
 }
 
 #[test]
@@ -178,7 +225,7 @@ fn another_time_zone_changes_the_days() {
     for (zone, day) in [("UTC0", "2026-11-15"), ("CET-1", "2026-11-16"), ("UTC0", "2026-11-15")] {
         let zone = TimeZone::posix(zone).unwrap();
         let scanned = in_zone(&stage.root(), &stage.memory(), None, None, zone);
-        assert_eq!(scanned.rows(By::Day)[0].key, day);
+        assert_eq!(key(&scanned.rows(By::Day)[0]), day);
     }
 }
 
@@ -190,7 +237,7 @@ fn a_new_price_table_changes_the_costs() {
     let path = stage.memory().join("index");
     let mut index = Index::load(&path).unwrap();
     index.basis.prices -= 1;
-    index.daily[0].sums.cost = 7;
+    index.daily[0].sums.cost.0 = 7;
     index.save(&path).unwrap();
     assert_eq!(stage.scan().rows(By::Agent)[0].cost, cost, "made with an earlier table");
 }

@@ -18,7 +18,9 @@ use jiff::tz::TimeZone;
 
 use super::*;
 use crate::agent::claude::Claude;
+use crate::report::usage::{By, UsageQuery, UsageRow, tally};
 use trees::Counts;
+use wire::Timestamp;
 
 pub(super) static AGENTS: [&dyn Agent; 1] = [&Claude];
 
@@ -93,14 +95,25 @@ pub(super) fn in_zone(
         agents: &AGENTS,
         var: &|name| (name == "CLAUDE_CONFIG_DIR").then(|| root.clone()),
         days: Days::of(zone),
+        prices: &prices::PriceList::default(),
         watch: None,
     };
-    scanner.scan(store, since).unwrap()
+    scanner.scan(store, Span { since, until: None }).unwrap()
+}
+
+impl Scanned {
+    pub(super) fn rows(&self, by: By) -> Vec<UsageRow> {
+        tally(&[self.spending()], &UsageQuery::by(by)).rows
+    }
+}
+
+pub(super) fn key(row: &UsageRow) -> String {
+    row.key.clone().unwrap_or_else(|| "(none)".into())
 }
 
 /// Output tokens by key.
 pub(super) fn outputs(scanned: &Scanned, by: By) -> BTreeMap<String, i64> {
-    scanned.rows(by).into_iter().map(|row| (row.key, row.output)).collect()
+    scanned.rows(by).into_iter().map(|row| (key(&row), row.output)).collect()
 }
 
 /// Calls, input, cache writes, cache reads, output by conversation.
@@ -108,7 +121,7 @@ pub(crate) fn spent(root: &Path, store: Option<&View<'_>>) -> BTreeMap<String, [
     let memory = tempfile::tempdir().unwrap();
     let scanned = scan(root, memory.path(), store, None);
     let rows = scanned.rows(By::Session).into_iter();
-    rows.map(|row| (row.key, [row.api_calls, row.input, row.cache_write, row.cache_read, row.output]))
+    rows.map(|row| (key(&row), [row.api_calls, row.input, row.cache_write, row.cache_read, row.output]))
         .collect()
 }
 
@@ -124,7 +137,7 @@ pub(super) fn counts(rows: &[UsageRow]) -> BTreeMap<String, Counts> {
                 cache_write: count(row.cache_write),
                 cost: count(row.cost.0),
             };
-            (row.key.clone(), counts)
+            (key(row), counts)
         })
         .collect()
 }

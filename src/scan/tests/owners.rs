@@ -5,7 +5,7 @@ use crate::meter::record::{Fact, Record, Usage};
 use crate::session::absorb::{Batch, absorb};
 use crate::session::lifecycle::{self, Binding, ConversationStart};
 use crate::session::tests::World;
-use crate::store::{PicoDollars, Priced, joined};
+use crate::store::{PicoDollars, Priced};
 use prices::tier::Tier;
 use system::file::FileId;
 use wire::EvidenceKind;
@@ -50,15 +50,20 @@ fn read(world: &mut World, session: SessionId, calls: &[(&str, u64)]) {
     world.store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
 }
 
+/// Rows by session, of the store and the scan.
+fn together(view: &View<'_>, scanned: &Scanned) -> Result<Vec<UsageRow>, store::Error> {
+    let recorded = view.spending(&LocalClock::of(TimeZone::UTC), Span::default())?;
+    Ok(tally(&[recorded, scanned.spending()], &UsageQuery::by(By::Session)).rows)
+}
+
 /// Output by session: of the scan alone, and together with the store's.
 fn seen(stage: &Stage, world: &mut World) -> [BTreeMap<String, i64>; 2] {
     world
         .store
         .read(|view| {
-            let foreign = stage.scan_with(Some(view), None).rows(By::Session);
-            let all = joined(By::Session, view.usage(By::Session, None)?, foreign.clone());
-            let outputs = |rows: Vec<UsageRow>| rows.into_iter().map(|row| (row.key, row.output)).collect();
-            Ok::<_, store::Error>([outputs(foreign), outputs(all)])
+            let scanned = stage.scan_with(Some(view), None);
+            let outputs = |rows: Vec<UsageRow>| rows.iter().map(|row| (key(row), row.output)).collect();
+            Ok::<_, store::Error>([outputs(scanned.rows(By::Session)), outputs(together(view, &scanned)?)])
         })
         .unwrap()
 }
@@ -84,13 +89,7 @@ fn a_conversation_continued_without_codemie_is_one_row() {
     stage.put("a.jsonl", &[answer("m1", "a", 10), answer("m2", "a", 20)]);
     let a = session(&mut world, "a", &[("m1", 10)]);
     assert_eq!(seen(&stage, &mut world)[1], BTreeMap::from([("a".into(), 30)]));
-    let rows = world
-        .store
-        .read(|view| {
-            let foreign = stage.scan_with(Some(view), None).rows(By::Session);
-            Ok::<_, store::Error>(joined(By::Session, view.usage(By::Session, None)?, foreign))
-        })
-        .unwrap();
+    let rows = world.store.read(|view| together(view, &stage.scan_with(Some(view), None))).unwrap();
     assert!(!rows[0].foreign && rows.len() == 1, "{rows:?}");
     read(&mut world, a, &[("m2", 20)]);
     assert_eq!(seen(&stage, &mut world), [BTreeMap::new(), BTreeMap::from([("a".into(), 30)])]);
@@ -132,6 +131,7 @@ fn foreign_conversations_come_with_their_calls_in_order() {
         agents: &AGENTS,
         var: &|name| (name == "CLAUDE_CONFIG_DIR").then(|| root.clone()),
         days: Days::of(TimeZone::UTC),
+        prices: &prices::PriceList::default(),
         watch: None,
     };
     for _ in 0..2 {

@@ -1,7 +1,9 @@
 //! The commands about sessions: the real binary on a home whose sessions were made through the library.
 
+mod budgets;
 mod changing;
 mod conversation;
+mod finding;
 mod reading;
 mod scan;
 
@@ -68,6 +70,7 @@ impl World {
                 id: RandomIds.run(),
                 realm: Realm::here(),
                 wrapper: SystemProcesses.identify(me).unwrap(),
+                proxied: false,
             },
             agent: "claude".into(),
             local_only: false,

@@ -379,6 +379,9 @@ fn the_current_session_is_that_of_the_run_after_any_number_of_clears() {
         &[("CODEMIE_RUN_ID", run_id.clone())],
         &[("CODEMIE_SESSION_ID", first.clone())],
         &[("CODEMIE_RUN_ID", "nonsense".into()), ("CODEMIE_SESSION_ID", first.clone())],
+        // Its ancestor is the wrapper, whatever is handed down in variables.
+        &[],
+        &[("CODEMIE_RUN_ID", "9f3c77aa-0000-4000-8000-000000000009".into())],
     ] {
         let result = inside(variables);
         assert_eq!(result.code, Some(0), "{variables:?}: {result:?}");
@@ -387,10 +390,13 @@ fn the_current_session_is_that_of_the_run_after_any_number_of_clears() {
     }
     let result = output_of(world.command(&["current"]).env("CODEMIE_RUN_ID", &run_id));
     assert!(result.out.contains("inside.3") && result.out.contains(&third.session.to_string()), "{result:?}");
-    for variables in [&[][..], &[("CODEMIE_RUN_ID", "9f3c77aa-0000-4000-8000-000000000009".into())]] {
-        let result = inside(variables);
+    world.end(third, 0);
+    for variables in [&[][..], &[("CODEMIE_RUN_ID", run_id)]] {
+        let mut command = world.command(&["current", "--json"]);
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        let result = output_of(&mut command);
         assert_eq!((result.code, result.out.as_str()), (Some(3), ""), "{variables:?}: {result:?}");
-        assert!(!result.err.is_empty());
+        assert!(result.err.contains("inside no session"), "{result:?}");
     }
 }
 
@@ -417,8 +423,10 @@ fn usage_adds_up_and_names_what_has_no_price() {
         rows[0],
         json!({"key": "7a276c6b-one", "agent": "claude", "inputTokens": 20, "outputTokens": 40,
             "cacheReadTokens": 2000, "cacheWriteTokens": 200, "reasoningTokens": 0, "apiCalls": 2, "costUsd": 0.002,
-            "unpricedModels": ["brand-new"]})
+            "unpricedModels": ["brand-new"], "name": "first", "sessionId": rows[0]["sessionId"], "project": "widgets",
+            "startTime": rows[0]["startTime"]})
     );
+    assert!(rows[0]["sessionId"].is_string() && rows[0]["startTime"].is_i64());
     assert_eq!((&report["total"]["apiCalls"], &report["total"]["costUsd"]), (&json!(3), &json!(0.004)));
     assert_eq!((&report["unreadableLines"], &report["files"]), (&json!(0), &json!(4)));
 

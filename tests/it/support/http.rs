@@ -15,6 +15,8 @@ pub(crate) struct Request {
     pub(crate) method: String,
     pub(crate) target: String,
     pub(crate) headers: Vec<(String, String)>,
+    /// The lines of the head after the first, as they came.
+    pub(crate) head: Vec<String>,
     /// The body as it came.
     pub(crate) bytes: Vec<u8>,
     pub(crate) body: Value,
@@ -33,14 +35,15 @@ impl Request {
         let (Some(method), Some(target)) = (words.next(), words.next()) else {
             return Err(io::Error::new(io::ErrorKind::InvalidData, format!("not a request line: {line:?}")));
         };
-        let mut headers = Vec::new();
+        let (mut headers, mut head) = (Vec::new(), Vec::new());
         loop {
             let mut line = String::new();
             reader.read_line(&mut line)?;
             let Some((name, value)) = line.trim_end().split_once(':') else { break };
             headers.push((name.to_ascii_lowercase(), value.trim().to_owned()));
+            head.push(line.trim_end().to_owned());
         }
-        let mut request = Self { method, target, headers, bytes: Vec::new(), body: Value::Null };
+        let mut request = Self { method, target, headers, head, bytes: Vec::new(), body: Value::Null };
         request.bytes = match (request.header("content-length"), request.header("transfer-encoding")) {
             (Some(length), _) => {
                 let mut body = vec![0; length.parse().map_err(io::Error::other)?];

@@ -146,7 +146,7 @@ fn become_unknown(sandbox: &Sandbox) {
     let id = uuid::Uuid::from_u128(0x0c00_0000_0000_4000_8000_0000_0000_0001);
     let changed = store
         .execute(
-            "UPDATE event SET type = 'quota', attributes = ?1, record = NULL WHERE id = ?2",
+            "UPDATE event SET type = 'forecast', attributes = ?1, record = NULL WHERE id = ?2",
             rusqlite::params![attributes.to_string(), id.as_bytes().as_slice()],
         )
         .unwrap();
@@ -216,6 +216,7 @@ fn send_imported(comparison: &mut Comparison) {
     let mut shown = String::new();
     for args in [
         &["show", "alpha", "--json"][..],
+        &["show", "theta", "--json"],
         &["list", "--all", "--agent", "gemini", "--json"],
         &["export", "delta"],
     ] {

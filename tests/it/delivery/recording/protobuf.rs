@@ -14,9 +14,12 @@ enum Kind {
     Double,
     /// Signed, of eight bytes.
     Fixed,
+    /// Several of them in one field.
+    Fixeds,
+    Doubles,
 }
 
-use Kind::{Double, Fixed, Message, Number, Pair, Text, Value};
+use Kind::{Double, Doubles, Fixed, Fixeds, Message, Number, Pair, Text, Value};
 
 const RESOURCE: Kind = Message(&[(1, "attribute", Pair)]);
 const SCOPE: Kind = Message(&[(1, "name", Text), (2, "version", Text)]);
@@ -29,8 +32,24 @@ const POINT: Kind = Message(&[
 ]);
 const SUM: Kind =
     Message(&[(1, "data_point", POINT), (2, "aggregation_temporality", Number), (3, "is_monotonic", Number)]);
-const METRIC: Kind =
-    Message(&[(1, "name", Text), (2, "description", Text), (3, "unit", Text), (7, "sum", SUM)]);
+const HISTOGRAM_POINT: Kind = Message(&[
+    (2, "start_time_unix_nano", Fixed),
+    (3, "time_unix_nano", Fixed),
+    (4, "count", Fixed),
+    (5, "sum", Double),
+    (6, "bucket_counts", Fixeds),
+    (7, "explicit_bounds", Doubles),
+    (9, "attribute", Pair),
+]);
+const HISTOGRAM: Kind =
+    Message(&[(1, "data_point", HISTOGRAM_POINT), (2, "aggregation_temporality", Number)]);
+const METRIC: Kind = Message(&[
+    (1, "name", Text),
+    (2, "description", Text),
+    (3, "unit", Text),
+    (7, "sum", SUM),
+    (9, "histogram", HISTOGRAM),
+]);
 const METRICS: Kind = Message(&[(
     1,
     "resource_metrics",
@@ -133,9 +152,29 @@ fn message(bytes: &[u8], known: &[(u32, &str, Kind)], depth: usize, out: &mut St
             (Some((_, name, Fixed)), Raw::Eight(eight)) => {
                 writeln!(out, "{indent}{name}: {}", i64::from_le_bytes(eight)).unwrap();
             }
+            (Some((_, name, Fixeds)), Raw::Bytes(bytes)) => {
+                writeln!(
+                    out,
+                    "{indent}{name}: {:?}",
+                    eights(bytes).map(i64::from_le_bytes).collect::<Vec<_>>()
+                )
+                .unwrap();
+            }
+            (Some((_, name, Doubles)), Raw::Bytes(bytes)) => {
+                writeln!(
+                    out,
+                    "{indent}{name}: {:?}",
+                    eights(bytes).map(f64::from_le_bytes).collect::<Vec<_>>()
+                )
+                .unwrap();
+            }
             (_, raw) => writeln!(out, "{indent}field {number}: {}", unknown(&raw)).unwrap(),
         }
     }
+}
+
+fn eights(bytes: &[u8]) -> impl Iterator<Item = [u8; 8]> + '_ {
+    bytes.chunks_exact(8).map(|eight| eight.try_into().unwrap())
 }
 
 fn quoted(bytes: &[u8]) -> String {

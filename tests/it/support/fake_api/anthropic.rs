@@ -29,6 +29,7 @@ pub(super) fn question(request: &Request) -> Question {
         prompt,
         turn,
         stream: body["stream"] == true,
+        compacts: false,
         schema: body["output_config"]["format"].get("schema").cloned(),
     }
 }
@@ -153,6 +154,10 @@ impl Dialect for Claude {
             output: 20 + n,
             reasoning: 0,
         }
+    }
+
+    fn spent_at_first(&self) -> Spent {
+        Spent { output: 1, ..self.spent() }
     }
 }
 

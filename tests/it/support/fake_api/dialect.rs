@@ -18,6 +18,8 @@ pub(super) struct Question {
     pub(super) prompt: String,
     pub(super) turn: usize,
     pub(super) stream: bool,
+    /// The vendor itself is to compact the conversation.
+    pub(super) compacts: bool,
     /// The shape the answer must have, when the agent asks for JSON.
     pub(super) schema: Option<Value>,
 }
@@ -25,6 +27,9 @@ pub(super) struct Question {
 impl Question {
     /// `None`: no model call.
     pub(super) fn of(request: &Request) -> Option<Self> {
+        if request.method != "POST" {
+            return None;
+        }
         match request.path() {
             "/v1/messages" => Some(anthropic::question(request)),
             "/v1/responses" => Some(openai::question(request)),
@@ -44,6 +49,8 @@ pub(super) struct Answer {
     pub(super) model: String,
     pub(super) text: String,
     pub(super) tools: Vec<Tool>,
+    /// The vendor itself is to compact the conversation: the answer is one item that says so.
+    pub(super) compacts: bool,
 }
 
 /// An answer in a vendor's words.
@@ -58,6 +65,10 @@ pub(super) trait Dialect {
     /// The same answer, not streamed.
     fn whole(&self) -> Value;
     fn spent(&self) -> Spent;
+    /// What the opening tells of the cost.
+    fn spent_at_first(&self) -> Spent {
+        Spent { calls: 1, ..Spent::default() }
+    }
 }
 
 pub(super) fn dialect(vendor: Vendor, answer: Answer) -> Box<dyn Dialect> {

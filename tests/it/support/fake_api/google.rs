@@ -32,6 +32,7 @@ pub(super) fn question(request: &Request) -> Question {
         prompt,
         turn,
         stream: request.path().ends_with(":streamGenerateContent"),
+        compacts: false,
         schema: body["generationConfig"].get("responseJsonSchema").cloned(),
     }
 }

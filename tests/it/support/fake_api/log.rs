@@ -89,6 +89,10 @@ pub(crate) struct Call {
     /// The id the answer carries (`message.id`, `response.id`, `responseId`).
     pub(crate) id: String,
     pub(crate) spent: Spent,
+    /// What the client was told of its cost, also where the answer broke off: what a proxy can know.
+    pub(crate) told: Spent,
+    /// The request's header lines, as they came.
+    pub(crate) head: Vec<String>,
     /// What was asked, whole.
     pub(crate) body: Value,
 }

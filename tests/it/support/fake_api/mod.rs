@@ -144,6 +144,8 @@ impl Shared {
         }
         let (status, body) = match (request.method.as_str(), request.path()) {
             ("HEAD", _) => (200, json!(null)),
+            // A WebSocket is asked for, and refused in the way that the agent takes as an answer at once.
+            ("GET", "/v1/responses") => (426, json!({"error": {"message": "no WebSocket here"}})),
             ("GET", "/v1/models") => (200, json!({"object": "list", "data": [], "models": []})),
             ("POST", "/v1/messages/count_tokens") => (200, json!({"input_tokens": 7})),
             ("POST", path) if path.ends_with(":countTokens") => (200, json!({"totalTokens": 7})),
@@ -166,7 +168,7 @@ impl Shared {
             Kind::Compact => Script { hold: Script::parse(&question.prompt).hold, ..Script::default() },
             _ => Script::default(),
         };
-        let (at, tried) = self.enter(question, &request.body);
+        let (at, tried) = self.enter(question, request);
         let n = at as u64 + 1;
         let tools = tools(question, &script, &request.body, n);
         let text = if !tools.is_empty() {
@@ -178,7 +180,14 @@ impl Shared {
         };
         let id = format!("fake{}x{n:04}", self.server);
         let last = tools.is_empty();
-        let answer = Answer { n, id: id.clone(), model: question.model.clone(), text: text.clone(), tools };
+        let answer = Answer {
+            n,
+            id: id.clone(),
+            model: question.model.clone(),
+            text: text.clone(),
+            tools,
+            compacts: question.compacts,
+        };
         let answer = dialect(question.vendor, answer);
         {
             let call = &mut self.state().log.calls[at];
@@ -208,12 +217,17 @@ impl Shared {
         if status == Status::Complete {
             call.spent = answer.spent();
         }
+        call.told = match status {
+            Status::Complete => answer.spent(),
+            Status::Cut | Status::Aborted => answer.spent_at_first(),
+            Status::Refused(_) | Status::Streaming => Spent::default(),
+        };
         drop(state);
         self.changed.notify_all();
     }
 
     /// Enters the question in the log: its place there, and how often it was put before.
-    fn enter(&self, question: &Question, body: &Value) -> (usize, usize) {
+    fn enter(&self, question: &Question, request: &Request) -> (usize, usize) {
         let mut state = self.state();
         let at = state.log.calls.len();
         let same = (question.session.clone(), question.prompt.clone(), question.turn);
@@ -232,7 +246,9 @@ impl Shared {
             text: None,
             id: String::new(),
             spent: Spent::default(),
-            body: body.clone(),
+            told: Spent::default(),
+            head: request.head.clone(),
+            body: request.body.clone(),
         });
         drop(state);
         self.changed.notify_all();

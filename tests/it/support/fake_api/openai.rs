@@ -13,7 +13,10 @@ pub(super) fn question(request: &Request) -> Question {
     // Older versions spell it with an underscore and name no thread beside it.
     let session = request.header("session-id").or_else(|| request.header("session_id")).map(str::to_owned);
     let thread = request.header("thread-id").map(str::to_owned).or_else(|| session.clone());
-    let kind = if prompt.contains("CONTEXT CHECKPOINT COMPACTION") {
+    // With the built-in provider the vendor compacts; with another one the agent asks for a summary.
+    let last = body["input"].as_array().and_then(|items| items.last());
+    let compacts = last.is_some_and(|item| item["type"] == "compaction_trigger");
+    let kind = if compacts || prompt.contains("CONTEXT CHECKPOINT COMPACTION") {
         Kind::Compact
     } else if thread != session && body["input"].to_string().contains("side conversation") {
         // An aside that no file keeps.
@@ -34,6 +37,7 @@ pub(super) fn question(request: &Request) -> Question {
         prompt,
         turn,
         stream: body["stream"] == true,
+        compacts,
         schema: body["text"]["format"].get("schema").cloned(),
     }
 }
@@ -71,6 +75,10 @@ impl Codex {
     }
 
     fn output(&self) -> Vec<Value> {
+        if self.0.compacts {
+            let item = json!({"type": "compaction", "id": format!("cmp_{}", self.0.id), "encrypted_content": "c2VjcmV0"});
+            return vec![item];
+        }
         let tools = self.0.tools.iter().enumerate();
         let calls = tools.map(|(at, tool)| tool_call(tool, &format!("call_{}_{at}", self.0.id)));
         std::iter::once(self.message()).chain(calls).collect()
@@ -96,15 +104,19 @@ impl Dialect for Codex {
     }
 
     fn opening(&self) -> Vec<Value> {
+        let created = json!({"type": "response.created", "response": {"id": self.0.id}});
+        if self.0.compacts {
+            return vec![created];
+        }
         let mut message = self.message();
         message["content"] = json!([]);
-        vec![
-            json!({"type": "response.created", "response": {"id": self.0.id}}),
-            json!({"type": "response.output_item.added", "output_index": 0, "item": message}),
-        ]
+        vec![created, json!({"type": "response.output_item.added", "output_index": 0, "item": message})]
     }
 
     fn piece(&self, text: &str) -> Value {
+        if self.0.compacts {
+            return json!({"type": "response.in_progress", "response": {"id": self.0.id}});
+        }
         let item = format!("msg_{}", self.0.id);
         json!({"type": "response.output_text.delta", "item_id": item, "output_index": 0, "content_index": 0, "delta": text})
     }

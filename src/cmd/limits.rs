@@ -1,0 +1,178 @@
+//! `codemie limits`: the running five-hour window and the week.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use jiff::tz::TimeZone;
+
+use super::format::{costs, number};
+use crate::cli::Limits;
+use crate::config::prices::price_list;
+use crate::home::Home;
+use crate::output::progress::Bar;
+use crate::output::table::{Cell, Column, Table};
+use crate::output::{Colour, Style, json};
+use crate::registry;
+use crate::report::limits::{COMPUTED, Limit, LimitWindow, limits, needed_since};
+use crate::report::open::open_existing;
+use crate::scan::{Days, Progress, Scanner};
+use crate::store::{Span, View};
+use human::text::clean;
+use system::calendar::LocalClock;
+use system::clock::{Clock, SystemClock};
+use wire::{PicoDollars, Timestamp};
+
+pub fn run(args: &Limits, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let (now, zone) = (SystemClock.now(), system::zone::local());
+    let bar = Bar::on_terminal("reading session files", human::bytes);
+    let prices = price_list(&home.config_file());
+    let scanner = Scanner {
+        folder: home.scans(),
+        agents: registry::AGENTS,
+        var: &|name| std::env::var_os(name),
+        days: Days::of(zone.clone()),
+        prices: &prices,
+        watch: bar.as_ref().map(|bar| bar as &dyn Progress),
+    };
+    // Windows begin at UTC's hours.
+    let clock = LocalClock::of(TimeZone::UTC);
+    let span = if args.all { Span::default() } else { Span::since(needed_since(now, &zone)) };
+    let read = |view: Option<&View<'_>>| {
+        let found = scanner.scan_by(view, span, &clock, true)?;
+        let recorded = view.map(|view| view.spending(&clock, span)).transpose()?.unwrap_or_default();
+        let reported = view.map(View::reported_limits).transpose()?.unwrap_or_default();
+        anyhow::Ok(limits(&[recorded, found.spending()], &reported, args.all, now, &zone))
+    };
+    let found = match open_existing(home)? {
+        Some(mut store) => store.read(|view| read(Some(view)))?,
+        None => read(None)?,
+    };
+    let text = if args.json { json::pretty(&found)? } else { draw(&found, now, &zone, Style::of_stdout()) };
+    out.write_all(text.as_bytes())?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn draw(limits: &[Limit], now: Timestamp, zone: &TimeZone, style: Style) -> String {
+    if limits.is_empty() {
+        return style.fold("No call in the last five hours, and none this week. `codemie limits --all` shows earlier windows.");
+    }
+    let quotas = limits.iter().any(|limit| limit.utilization.is_some());
+    let mut columns = vec![
+        Column::text("AGENT", 6),
+        Column::text("WINDOW", usize::MAX),
+        Column::text("MODEL", 12).dispensable(2),
+        Column::text("BEGAN", usize::MAX).dispensable(4),
+        Column::text("ENDS", usize::MAX),
+        Column::number("TOKENS").dispensable(5),
+        Column::number("COST"),
+        Column::number("PER HOUR").dispensable(3),
+        Column::number("AT ITS END").dispensable(1),
+    ];
+    columns.extend(quotas.then(|| Column::number("USED")));
+    columns.push(Column::text("SOURCE", 8).dispensable(6));
+    let mut table = Table::new(columns);
+    let model = [String::from("some")];
+    let amounts = |of: fn(&Limit) -> Option<PicoDollars>| {
+        let unpriced = |limit: &Limit| if limit.unpriced { &model[..] } else { &[] };
+        costs(limits.iter().map(|limit| of(limit).map(|cost| (cost, unpriced(limit)))))
+    };
+    let cost = amounts(|limit| Some(limit.cost));
+    let (pace, end) = (amounts(|limit| limit.cost_per_hour), amounts(|limit| limit.projected));
+    let amounts = cost.into_iter().zip(pace).zip(end);
+    for (limit, ((cost, pace), end)) in limits.iter().zip(amounts) {
+        let whole = limit.model.is_none();
+        let only = |text: String| if whole { text } else { String::new() };
+        let colour = if whole { Colour::Plain } else { Colour::Faint };
+        let window = match limit.window {
+            LimitWindow::FiveHours => "5 hours",
+            LimitWindow::Week => "week",
+        };
+        let mut cells: Vec<Cell<'_>> = vec![
+            only(clean(&limit.agent).into_owned()).into(),
+            only(window.to_owned()).into(),
+            Cell::painted(
+                limit.model.as_deref().map_or("all".to_owned(), |model| clean(model).into_owned()),
+                colour,
+            ),
+            only(human::moment(limit.begin, now, zone)).into(),
+            only(human::moment(limit.end, now, zone)).into(),
+            human::count(number(limit.tokens)).into(),
+            cost.into(),
+            pace.into(),
+            end.into(),
+        ];
+        if quotas {
+            cells.push(
+                limit.utilization.map_or(String::new(), |used| format!("{:.0} %", used * 100.0)).into(),
+            );
+        }
+        cells.push(Cell::painted(only(clean(&limit.source).into_owned()), Colour::Faint));
+        table.row(cells);
+    }
+    let mut text = table.render(style);
+    if limits.iter().any(|limit| limit.source == COMPUTED) {
+        let note = "Computed from all calls that this machine knows, wrapped or not; what other machines used is not in it.";
+        for line in style.fold(note).lines() {
+            text += &(style.paint(line, Colour::Note) + "\n");
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limit(model: Option<&str>, window: LimitWindow, utilization: Option<f64>) -> Limit {
+        let at = |text: &str| Timestamp::parse(text).unwrap();
+        let dollars = |amount: i64| PicoDollars(amount * 1_000_000_000_000);
+        Limit {
+            agent: "claude".into(),
+            model: model.map(str::to_owned),
+            window,
+            begin: at("2026-11-17T09:00:00Z"),
+            end: at("2026-11-17T14:00:00Z"),
+            tokens: 1_234_567,
+            cost: dollars(12),
+            cost_per_hour: Some(dollars(4)),
+            projected: Some(dollars(20)),
+            utilization,
+            source: if utilization.is_some() { "transcript" } else { COMPUTED }.into(),
+            unpriced: false,
+        }
+    }
+
+    fn drawn(limits: &[Limit], columns: usize) -> String {
+        let now = Timestamp::parse("2026-11-17T12:00:00Z").unwrap();
+        draw(limits, now, &TimeZone::UTC, Style { colour: false, columns })
+    }
+
+    #[test]
+    fn a_table_of_windows() {
+        let limits = [
+            limit(None, LimitWindow::FiveHours, None),
+            limit(Some("opus"), LimitWindow::FiveHours, None),
+            limit(None, LimitWindow::Week, Some(0.424)),
+        ];
+        assert_eq!(
+            drawn(&limits, 120),
+            "\
+AGENT   WINDOW   MODEL  BEGAN  ENDS   TOKENS    COST  PER HOUR  AT ITS END  USED  SOURCE
+claude  5 hours  all    09:00  14:00   1.23M  $12.00     $4.00      $20.00        computed
+                 opus                  1.23M  $12.00     $4.00      $20.00
+claude  week     all    09:00  14:00   1.23M  $12.00     $4.00      $20.00  42 %  transcript
+Computed from all calls that this machine knows, wrapped or not; what other machines used is not in it.
+"
+        );
+        assert!(drawn(&[], 80).contains("limits --all"));
+    }
+
+    #[test]
+    fn hostile_text_is_drawn_harmlessly() {
+        crate::output::hostile::draw_everywhere(|text, style| {
+            let mut limit = limit(Some(text), LimitWindow::Week, Some(0.1));
+            (limit.agent, limit.source) = (text.into(), text.into());
+            draw(&[limit], Timestamp(0), &TimeZone::UTC, style)
+        });
+    }
+}

@@ -1,0 +1,287 @@
+//! A report of `usage` as a table or as CSV.
+
+use std::fmt::Write as _;
+
+use jiff::tz::TimeZone;
+use unicode_width::UnicodeWidthStr;
+
+use crate::cmd::format::{self, ShortIds, cost, costs, number};
+use crate::output::table::{Cell, Column, Table};
+use crate::output::tilde::at_home;
+use crate::output::{Colour, Style};
+use crate::report::usage::{By, ForeignUsage, UsageReport, UsageRow};
+use human::text::clean;
+use prices::unpriced;
+use wire::Timestamp;
+
+/// A row of what belongs to none.
+const NONE: &str = "(none)";
+
+/// How a time is shown: as seen from when, and where.
+#[derive(Debug)]
+pub(super) struct Moments {
+    pub(super) now: Timestamp,
+    pub(super) zone: TimeZone,
+}
+
+/// A report on its way to a reader.
+pub(super) struct Drawing<'a> {
+    pub(super) report: &'a UsageReport,
+    pub(super) moments: &'a Moments,
+    /// Whole numbers.
+    pub(super) exact: bool,
+    /// Nothing was left out by a filter.
+    pub(super) everything: bool,
+}
+
+impl Drawing<'_> {
+    /// Names are those of sessions, and their columns are there where the rows are. Rows of a breakdown follow their row, and
+    /// have its key in front of their own.
+    pub(super) fn csv(&self) -> String {
+        let parts = self.report.rows().iter().any(|row| !row.breakdown.is_empty());
+        let sessions = self.report.by.is_sessions();
+        let mut text = String::from(if parts { "key,breakdown" } else { "key" });
+        text.push_str(
+            ",agent,inputTokens,outputTokens,cacheReadTokens,cacheWriteTokens,reasoningTokens,apiCalls,costUsd,unpricedModels,foreign",
+        );
+        text.push_str(if sessions { ",name,sessionId,project,startTime\n" } else { "\n" });
+        for row in self.report.rows() {
+            let key = quoted(row.key.as_deref().unwrap_or_default());
+            self.csv_line(&mut text, &if parts { format!("{key},") } else { key.clone() }, row);
+            for part in &row.breakdown {
+                let below = quoted(part.key.as_deref().unwrap_or(NONE));
+                self.csv_line(&mut text, &format!("{key},{below}"), part);
+            }
+        }
+        text
+    }
+
+    fn csv_line(&self, text: &mut String, key: &str, row: &UsageRow) {
+        let UsageRow { input, output, cache_read, cache_write, reasoning, api_calls, foreign, .. } = row;
+        let agent = quoted(row.agent.as_deref().unwrap_or(""));
+        let (cost, unpriced) = (row.cost, quoted(&row.unpriced_models.join(" ")));
+        // Writing to a string cannot fail.
+        let _ = write!(
+            text,
+            "{key},{agent},{input},{output},{cache_read},{cache_write},{reasoning},{api_calls},{cost},{unpriced},{foreign}"
+        );
+        if self.report.by.is_sessions() {
+            let label = row.label.clone().unwrap_or_default();
+            let [name, id, project] =
+                [label.name, label.id.unwrap_or_default(), label.project.unwrap_or_default()]
+                    .map(|field| quoted(&field));
+            let _ = write!(text, ",{name},{id},{project},{}", label.started.unwrap_or(row.first_at));
+        }
+        text.push('\n');
+    }
+
+    pub(super) fn draw(&self, style: Style) -> String {
+        let report = self.report;
+        let mut text =
+            if report.rows().is_empty() { style.fold(&self.nothing()) } else { self.table().render(style) };
+        let total = &report.tally.total;
+        if !total.unpriced_models.is_empty() {
+            let models = unpriced::named(&total.unpriced_models, &total.unpriced_calls);
+            note(
+                &mut text,
+                &format!("+ No price is known for {models}: the tokens are counted, the cost is not."),
+                style,
+            );
+        }
+        if report.tally.left_out > 0 {
+            let rows = human::counted(report.tally.left_out, "row");
+            note(&mut text, &format!("Not shown: {rows}. The total counts everything."), style);
+        }
+        if report.tally.overlap {
+            note(&mut text, "What has several tags is in several rows, and once in the total.", style);
+        }
+        if let [(first, _), ..] = report.unreadable.as_slice() {
+            let lines = usize::try_from(report.unreadable_lines()).unwrap_or(usize::MAX);
+            let lines = human::counted(lines, "line");
+            let line = if report.scan.is_some() {
+                let first = at_home(&first.display().to_string(), style);
+                format!("{lines} could not be read, the first in {first}.")
+            } else {
+                format!("{lines} could not be read; `codemie doctor` says where.")
+            };
+            note(&mut text, &line, style);
+        }
+        if let Some(foreign) = report.scan.as_ref().filter(|_| !report.rows().is_empty()) {
+            note(&mut text, &foreign_share(foreign, report.by), style);
+        }
+        text
+    }
+
+    fn nothing(&self) -> String {
+        if !self.everything {
+            return "No usage that fits. `codemie usage` shows all there is.".into();
+        }
+        if self.report.scan.is_some() {
+            return "No calls in any session file on this machine. Run your agent, for example `codemie claude`.".into();
+        }
+        let first = if self.report.has_demo {
+            "Only the demonstration was recorded, which is not counted."
+        } else {
+            "No usage recorded yet."
+        };
+        match self.report.unwrapped_files {
+            0 => format!("{first} Run your agent through codemie, for example `codemie claude`."),
+            files => format!(
+                "{first} But there {} {} on this machine: `codemie usage --scan` counts what was not run through codemie.",
+                if files == 1 { "is" } else { "are" },
+                human::counted(files, "session file"),
+            ),
+        }
+    }
+
+    fn table(&self) -> Table {
+        let rows = self.report.rows();
+        let sessions = self.report.by.is_sessions();
+        let keys = rows.iter().filter_map(|row| row.key.as_ref());
+        let ids: ShortIds<'_> = self.report.ids.iter().chain(keys).map(String::as_str).collect();
+        let none = if self.report.by == By::Commit { "(no commit)" } else { NONE };
+        let key = |row: &UsageRow| row.key.clone().unwrap_or_else(|| none.to_owned());
+        let foreign = |row: &UsageRow| format!("foreign {}", ids.of(row.key.as_deref().unwrap_or_default()));
+        let is_foreign = |row: &UsageRow| row.foreign && self.report.by == By::Session;
+        // The id of a foreign conversation is all it can be named by.
+        let widest = rows.iter().filter(|row| is_foreign(row)).map(|row| foreign(row).width()).max();
+        let mut columns = vec![match self.report.by {
+            By::Hour => Column::text("HOUR", usize::MAX),
+            By::Day => Column::text("DAY", usize::MAX),
+            By::Week => Column::text("WEEK", usize::MAX),
+            By::Month => Column::text("MONTH", usize::MAX),
+            By::Session => Column::text("SESSION", format::NAME.max(widest.unwrap_or(0))),
+            By::Chain => Column::text("CHAIN", format::NAME),
+            By::Model => Column::text("MODEL", 16),
+            By::Project => Column::text("PROJECT", 12),
+            By::Agent => Column::text("AGENT", usize::MAX),
+            By::Branch => Column::text("BRANCH", 12),
+            By::Commit => Column::text("COMMIT", usize::MAX),
+            By::Tag => Column::text("TAG", 12),
+            By::Group => Column::text("GROUP", 12),
+        }];
+        if rows.iter().any(|row| !row.breakdown.is_empty()) {
+            // What stands below a row must be readable: it is what was asked for.
+            columns[0].least = columns[0].least.min(16);
+        }
+        if sessions {
+            columns.push(Column::text("STARTED", usize::MAX).dispensable(4));
+            columns.push(Column::text("PROJECT", 8).dispensable(5));
+        }
+        // The id of a foreign one stands in the first column.
+        let conversations = self.report.by == By::Session && rows.iter().any(|row| !row.foreign);
+        columns.extend(conversations.then(|| Column::text("CONVERSATION", usize::MAX).dispensable(11)));
+        // `--by agent` shows which agents share a row.
+        let agents = self.report.by != By::Agent && rows.iter().all(|row| row.agent.is_some());
+        if agents {
+            columns.push(Column::text("AGENT", 6).dispensable(9));
+        }
+        columns.extend([
+            Column::number("CALLS").dispensable(8),
+            Column::number("INPUT").dispensable(3),
+            Column::number("OUTPUT").dispensable(2),
+            Column::number("CACHE READ").dispensable(6),
+            Column::number("CACHE WRITE").dispensable(7),
+        ]);
+        let reasoning = rows.iter().any(|row| row.reasoning > 0);
+        columns.extend(reasoning.then(|| Column::number("REASONING").dispensable(10)));
+        columns.extend([Column::number("TOKENS").dispensable(1), Column::number("COST")]);
+        let mut table = Table::new(columns);
+        let count = |count: u64| if self.exact { human::grouped(count) } else { human::count(count) };
+        let zone = &self.moments.zone;
+        let cells = |row: &UsageRow, first: Cell<'static>, cost: String, is_row: bool| {
+            let mut cells = vec![first];
+            if sessions {
+                let label = row.label.as_ref();
+                let project = label.and_then(|label| label.project.clone()).unwrap_or_default();
+                // The start of a foreign conversation is known by its first call alone.
+                let started = label.and_then(|label| label.started).unwrap_or(row.first_at);
+                let started =
+                    if is_row { human::moment(started, self.moments.now, zone) } else { String::new() };
+                cells.extend([started.into(), project.into()]);
+            }
+            if conversations {
+                let id = row.key.as_deref().filter(|_| is_row && !row.foreign);
+                cells.push(Cell::painted(id.map_or("", |id| ids.of(id)).to_owned(), Colour::Faint));
+            }
+            if agents {
+                cells.push(row.agent.clone().filter(|_| is_row).unwrap_or_default().into());
+            }
+            let parts = [row.input, row.output, row.cache_read, row.cache_write].map(number);
+            let counts = [number(row.api_calls)].into_iter().chain(parts);
+            let counts = counts.chain(reasoning.then(|| number(row.reasoning)));
+            cells.extend(counts.chain([number(row.tokens())]).map(|number| count(number).into()));
+            cells.push(cost.into());
+            cells
+        };
+        let total = UsageRow { agent: None, ..self.report.tally.total.clone() };
+        let with_parts = rows.iter().flat_map(|row| std::iter::once(row).chain(&row.breakdown));
+        let amounts = with_parts.chain([&total]);
+        let amounts = amounts.map(|row| Some((row.cost, row.unpriced_models.as_slice())));
+        let mut costs = if self.exact { exact_costs(amounts) } else { costs(amounts) }.into_iter();
+        let mut next = || costs.next().unwrap_or_default();
+        for row in rows {
+            let name = row.label.as_ref().map(|label| label.name.as_str()).filter(|name| !name.is_empty());
+            let first = match name {
+                Some(name) => name.to_owned().into(),
+                None if is_foreign(row) => Cell::painted(foreign(row), Colour::Faint),
+                None => key(row).into(),
+            };
+            table.row(cells(row, first, next(), true));
+            for part in &row.breakdown {
+                let first = Cell::painted(format!("  {}", key(part)), Colour::Faint);
+                table.row(cells(part, first, next(), false));
+            }
+        }
+        table.total(cells(&total, "total".into(), next(), false));
+        table
+    }
+}
+
+/// Every digit there is, points below points.
+fn exact_costs<'a>(
+    amounts: impl IntoIterator<Item = Option<(wire::PicoDollars, &'a [String])>>,
+) -> Vec<String> {
+    let amounts: Vec<_> = amounts.into_iter().flatten().collect();
+    let decimals = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.len());
+    let places = amounts.iter().map(|(cost, _)| decimals(&cost.to_string())).max().unwrap_or(0).max(2);
+    let shown = amounts.iter().map(|(cost, unpriced)| {
+        let text = cost.to_string();
+        let point = if decimals(&text) == 0 { "." } else { "" };
+        let zeros = "0".repeat(places - decimals(&text));
+        let mark = if unpriced.is_empty() { "" } else { "+" };
+        format!("${text}{point}{zeros}{mark}")
+    });
+    shown.collect()
+}
+
+/// How much of a scan never ran through codemie.
+fn foreign_share(foreign: &ForeignUsage, by: By) -> String {
+    let ForeignUsage { conversations, sum } = foreign;
+    let priced = sum.cost.0 > 0 || sum.unpriced_models.is_empty();
+    let cost = priced.then(|| cost(sum.cost.dollars(), &sum.unpriced_models));
+    let cost = cost.map_or(String::new(), |cost| format!(", {cost},"));
+    let was = if *conversations == 1 { "was" } else { "were" };
+    let mark = if by == By::Session { ": foreign" } else { "" };
+    match *conversations {
+        0 => "All of it was run through codemie.".into(),
+        count => {
+            let which = human::counted(count, "conversation");
+            format!("{which}{cost} {was} not run through codemie{mark}.")
+        }
+    }
+}
+
+fn note(text: &mut String, line: &str, style: Style) {
+    for line in style.fold(line).lines() {
+        *text += &(style.paint(line, Colour::Note) + "\n");
+    }
+}
+
+/// As RFC 4180 has it, and on one line: names come from the agents' files, which may hold anything. A text that a spreadsheet
+/// would take for a formula gets an apostrophe in front, which makes it text there; numbers are not written by this.
+pub(super) fn quoted(field: &str) -> String {
+    let formula = field.starts_with(['=', '+', '-', '@', '\t', '\r']);
+    let field = format!("{}{}", if formula { "'" } else { "" }, clean(field));
+    if formula || field.contains([',', '"']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+}

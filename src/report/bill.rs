@@ -1,0 +1,183 @@
+//! What the API was used for in a session: the part that the transcript holds, and the part that only the proxy saw.
+
+use serde::Serialize;
+
+use crate::store::{self, BilledCalls, Seen, SessionRow, View};
+use wire::{CallKind, PicoDollars, Sums};
+
+/// The bill of a session that went through the proxy, at least in part.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Bill {
+    /// The calls that the agent's own file holds.
+    pub transcript: BilledSum,
+    /// The calls that only the proxy saw.
+    pub proxy_only: BilledSum,
+    /// These by what they were for, the most expensive first.
+    pub by_kind: Vec<BilledKind>,
+    /// The part of the cost that the transcript lacks, 0 to 1; of the tokens where nothing has a price.
+    pub difference: f64,
+    pub latency: Option<Latency>,
+}
+
+/// Calls with what they used.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BilledSum {
+    pub api_calls: i64,
+    pub input_tokens: i64,
+    pub output_tokens: i64,
+    pub cache_read_tokens: i64,
+    pub cache_write_tokens: i64,
+    pub cost_usd: f64,
+    /// Broken off before their ends: their numbers are the last known.
+    pub aborted: i64,
+    /// Not the first attempt.
+    pub repeated: i64,
+    #[serde(skip)]
+    cost: PicoDollars,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BilledKind {
+    pub kind: CallKind,
+    #[serde(flatten)]
+    pub sum: BilledSum,
+}
+
+/// Of the answers that came to their ends, in milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Latency {
+    pub calls: usize,
+    /// Half of the answers took no longer.
+    pub p50_ms: u64,
+    pub p95_ms: u64,
+    /// Half of the streamed answers began no later.
+    pub ttft_p50_ms: Option<u64>,
+}
+
+impl BilledSum {
+    fn add(&mut self, calls: &BilledCalls) {
+        let Sums { api_calls, input, output, cache_read, cache_write, cost, .. } = calls.sums;
+        let numbers = [
+            (&mut self.api_calls, api_calls),
+            (&mut self.input_tokens, input),
+            (&mut self.output_tokens, output),
+            (&mut self.cache_read_tokens, cache_read),
+            (&mut self.cache_write_tokens, cache_write),
+            (&mut self.aborted, calls.aborted),
+            (&mut self.repeated, calls.repeated),
+            (&mut self.cost.0, cost.0),
+        ];
+        for (sum, more) in numbers {
+            *sum = sum.saturating_add(more);
+        }
+        self.cost_usd = self.cost.dollars();
+    }
+
+    /// Everything billed.
+    pub fn tokens(&self) -> i64 {
+        [self.input_tokens, self.output_tokens, self.cache_read_tokens, self.cache_write_tokens]
+            .into_iter()
+            .fold(0, i64::saturating_add)
+    }
+}
+
+impl Bill {
+    /// `None` for a session that the proxy saw nothing of.
+    pub fn of(view: &View<'_>, row: &SessionRow) -> Result<Option<Self>, store::Error> {
+        let calls = view.billed_calls(row.n)?;
+        if calls.iter().all(|calls| calls.seen == Seen::Transcript) {
+            return Ok(None);
+        }
+        let mut bill = made_of(&calls);
+        bill.latency = latency(view.latencies(row.n)?);
+        Ok(Some(bill))
+    }
+}
+
+fn made_of(calls: &[BilledCalls]) -> Bill {
+    let (mut transcript, mut proxy_only) = (BilledSum::default(), BilledSum::default());
+    let mut by_kind: Vec<BilledKind> = Vec::new();
+    for calls in calls {
+        if calls.seen != Seen::Proxy {
+            transcript.add(calls);
+            continue;
+        }
+        proxy_only.add(calls);
+        let kind = calls.kind.unwrap_or(CallKind::Other);
+        let at = by_kind.iter().position(|known| known.kind == kind).unwrap_or_else(|| {
+            by_kind.push(BilledKind { kind, sum: BilledSum::default() });
+            by_kind.len() - 1
+        });
+        by_kind[at].sum.add(calls);
+    }
+    by_kind.sort_by_key(|kind| std::cmp::Reverse((kind.sum.cost, kind.sum.tokens())));
+    let part = |more: i64, of: i64| {
+        let all = of.saturating_add(more);
+        #[expect(clippy::cast_precision_loss, reason = "a part of a whole, shown in percent")]
+        let part = if all > 0 { more as f64 / all as f64 } else { 0.0 };
+        part
+    };
+    let difference = if transcript.cost.0.saturating_add(proxy_only.cost.0) > 0 {
+        part(proxy_only.cost.0, transcript.cost.0)
+    } else {
+        part(proxy_only.tokens(), transcript.tokens())
+    };
+    Bill { transcript, proxy_only, by_kind, difference, latency: None }
+}
+
+fn latency(mut calls: Vec<(u64, Option<u64>)>) -> Option<Latency> {
+    let mut first: Vec<u64> = calls.iter().filter_map(|(_, first)| *first).collect();
+    first.sort_unstable();
+    calls.sort_unstable();
+    Some(Latency {
+        calls: calls.len(),
+        p50_ms: percentile(&calls, 50)?.0,
+        p95_ms: percentile(&calls, 95)?.0,
+        ttft_p50_ms: percentile(&first, 50).copied(),
+    })
+}
+
+/// The value that so many of a hundred do not exceed.
+fn percentile<T>(sorted: &[T], percent: usize) -> Option<&T> {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn calls(seen: Seen, kind: Option<CallKind>, number: i64, cost: i64) -> BilledCalls {
+        let sums =
+            Sums { api_calls: number, output: number * 10, cost: PicoDollars(cost), ..Sums::default() };
+        BilledCalls { seen, kind, aborted: 1, repeated: 0, unpriced: 0, sums }
+    }
+
+    #[test]
+    fn a_bill_has_what_the_transcript_lacks_by_kind() {
+        let bill = made_of(&[
+            calls(Seen::Transcript, None, 1, 100),
+            calls(Seen::Both, Some(CallKind::Main), 5, 600),
+            calls(Seen::Proxy, Some(CallKind::Main), 1, 50),
+            calls(Seen::Proxy, Some(CallKind::Title), 2, 250),
+        ]);
+        assert_eq!((bill.transcript.api_calls, bill.transcript.tokens()), (6, 60));
+        assert_eq!((bill.proxy_only.api_calls, bill.proxy_only.aborted), (3, 2));
+        let kinds: Vec<_> = bill.by_kind.iter().map(|kind| (kind.kind, kind.sum.api_calls)).collect();
+        assert_eq!(kinds, [(CallKind::Title, 2), (CallKind::Main, 1)]);
+        assert!((bill.difference - 0.3).abs() < 1e-9, "{}", bill.difference);
+        let unpriced = made_of(&[calls(Seen::Both, None, 3, 0), calls(Seen::Proxy, None, 1, 0)]);
+        assert!((unpriced.difference - 0.25).abs() < 1e-9);
+    }
+
+    #[test]
+    fn half_of_the_answers_took_no_longer() {
+        assert_eq!(latency(Vec::new()), None);
+        let taken = latency(vec![(40, None), (10, Some(2)), (30, Some(6)), (20, Some(4))]).unwrap();
+        assert_eq!(taken, Latency { calls: 4, p50_ms: 20, p95_ms: 40, ttft_p50_ms: Some(4) });
+    }
+}

@@ -1,0 +1,153 @@
+//! Budgets as they stand: for `budget show`, closing lines, lists, status lines and pages.
+
+use std::collections::HashMap;
+
+use jiff::tz::TimeZone;
+use serde::Serialize;
+
+use crate::budget::{Budget, Kind, Level, Only, Per, Standing, Subject, standing, standings};
+use crate::store::{self, Filter, SessionRow, Show, View};
+use wire::Timestamp;
+
+/// Every budget: those of the calendar once, those of sessions for each that runs.
+pub fn all(
+    view: &View<'_>,
+    budgets: &[Budget],
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Result<Vec<Standing>, store::Error> {
+    let mut all = standings(view, budgets, None, now, zone)?;
+    let of_sessions: Vec<_> =
+        budgets.iter().filter(|budget| budget.which.per == Per::Session).cloned().collect();
+    if of_sessions.is_empty() {
+        return Ok(all);
+    }
+    for row in view.list(&Filter { show: Show::Active, ..Filter::default() })? {
+        if let Some(subject) = Subject::of(view, &row)? {
+            all.extend(standings(view, &of_sessions, Some(&subject), now, zone)?);
+        }
+    }
+    Ok(all)
+}
+
+/// The budgets that a session counts towards, the most used first.
+pub fn of_session(
+    view: &View<'_>,
+    budgets: &[Budget],
+    row: &SessionRow,
+    now: Timestamp,
+    zone: &TimeZone,
+) -> Result<Vec<Standing>, store::Error> {
+    let Some(subject) = Subject::of(view, row)? else { return Ok(Vec::new()) };
+    let mut all = standings(view, budgets, Some(&subject), now, zone)?;
+    all.sort_by_key(|standing| std::cmp::Reverse(standing.percent()));
+    Ok(all)
+}
+
+/// What a list shows of budgets.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Marks {
+    /// By a session's number, the percentage of the most used budget that it counts towards; from 80 % on.
+    pub by_session: HashMap<i64, i64>,
+    /// The budgets of the calendar that are used by 80 % or more.
+    pub used: Vec<Standing>,
+}
+
+impl Marks {
+    /// `running`: the numbers of the sessions that run.
+    pub fn of(
+        view: &View<'_>,
+        budgets: &[Budget],
+        running: &[i64],
+        now: Timestamp,
+        zone: &TimeZone,
+    ) -> Result<Self, store::Error> {
+        if budgets.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut used = standings(view, budgets, None, now, zone)?;
+        used.retain(|standing| standing.level() != Level::Within);
+        let of_sessions = || budgets.iter().filter(|budget| budget.which.per == Per::Session);
+        let mut by_session = HashMap::new();
+        for n in running {
+            let Some(row) = view.session_number(*n)? else { continue };
+            let Some(subject) = Subject::of(view, &row)? else { continue };
+            let shared = used.iter().filter(|used| subject.counts(used.budget.which.only.as_ref()));
+            let mut percent = shared.map(Standing::percent).max();
+            for budget in of_sessions() {
+                let own = standing(view, budget, Some(&subject), now, zone)?;
+                percent =
+                    percent.max(own.filter(|own| own.level() != Level::Within).map(|own| own.percent()));
+            }
+            by_session.extend(percent.map(|percent| (*n, percent)));
+        }
+        Ok(Self { by_session, used })
+    }
+}
+
+/// A budget as programs read it.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct BudgetRecord {
+    /// In words: `month of project widgets`.
+    pub budget: String,
+    pub per: Per,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub project: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub branch: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub tag: Option<String>,
+    pub enforce: bool,
+    /// With what was added to it.
+    pub limit_usd: f64,
+    pub raised_usd: f64,
+    pub spent_usd: f64,
+    pub left_usd: f64,
+    pub percent: i64,
+    pub level: Level,
+    /// `None`: it is for a session.
+    pub begin: Option<Timestamp>,
+    pub end: Option<Timestamp>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub session_name: Option<String>,
+    pub api_calls: i64,
+    /// Calls without a price: they are not in what was spent.
+    pub unpriced_calls: i64,
+}
+
+impl From<&Standing> for BudgetRecord {
+    fn from(standing: &Standing) -> Self {
+        let which = &standing.budget.which;
+        let only = |wanted: Kind| match &which.only {
+            Some(Only { kind, name }) if *kind == wanted => Some(name.clone()),
+            _ => None,
+        };
+        let window = standing.window.as_ref();
+        Self {
+            budget: which.to_string(),
+            per: which.per,
+            agent: only(Kind::Agent),
+            project: only(Kind::Project),
+            branch: only(Kind::Branch),
+            tag: only(Kind::Tag),
+            enforce: standing.budget.enforce,
+            limit_usd: standing.limit().dollars(),
+            raised_usd: standing.raised.dollars(),
+            spent_usd: standing.spent.cost.dollars(),
+            left_usd: standing.left().dollars(),
+            percent: standing.percent(),
+            level: standing.level(),
+            begin: window.map(|window| window.begin),
+            end: window.map(|window| window.end),
+            session_id: standing.session.as_ref().map(|session| session.id.to_string()),
+            session_name: standing.session.as_ref().map(|session| session.name.clone()),
+            api_calls: standing.spent.calls,
+            unpriced_calls: standing.spent.unpriced,
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Tokens and cost, added up by what is asked: of the sessions in the store, or of every conversation on this machine.
+//!
+//! Store and scan give sums by owner, model and quarter of an hour ([`Spending`]); [`tally`] makes the table of them.
+
+mod commits;
+mod filter;
+mod git;
+mod row;
+mod tally;
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::{Path, PathBuf};
+
+use serde::Serialize;
+
+use crate::agent::Agent;
+use crate::demo::{self, Demo};
+use crate::home::Home;
+use crate::project::head;
+use crate::scan::Scanner;
+use crate::store::{self, Filter, Place, Show, Span, Spending, SpentCall, View};
+use commits::CommitFinder;
+pub use filter::UsageFilter;
+use row::Numbers;
+pub use row::{SessionLabel, UsageRow};
+use system::calendar::LocalClock;
+pub use tally::{By, Order, Tally, UsageQuery, tally};
+
+/// Tokens and cost by row, and what could not be read.
+#[derive(Clone, Debug)]
+pub struct UsageReport {
+    pub by: By,
+    pub tally: Tally,
+    /// Files with lines that could not be read, and how many.
+    pub unreadable: Vec<(PathBuf, u64)>,
+    pub files: u64,
+    /// What a scan found beside the store's sessions, if there was a scan.
+    pub scan: Option<ForeignUsage>,
+    /// The store holds sessions of the demonstration, which are left out.
+    pub has_demo: bool,
+    /// Nothing ran through codemie yet, and there are so many session files of agents.
+    pub unwrapped_files: usize,
+    /// Files and folders that could not be read, and why.
+    pub refused: Vec<String>,
+    /// The ids of all sessions in the store: a short id in the table must not fit a session that is not in it.
+    pub ids: Vec<String>,
+}
+
+impl UsageReport {
+    /// Of a machine without a store.
+    pub fn empty(by: By) -> Self {
+        Self {
+            by,
+            tally: Tally::default(),
+            unreadable: Vec::new(),
+            files: 0,
+            scan: None,
+            has_demo: false,
+            unwrapped_files: 0,
+            refused: Vec::new(),
+            ids: Vec::new(),
+        }
+    }
+
+    /// Of the sessions in the store.
+    pub fn recorded(
+        view: &View<'_>,
+        home: &Home,
+        query: &UsageQuery,
+        span: Span,
+        clock: &LocalClock,
+    ) -> Result<Self, store::Error> {
+        let demo = Filter { agent: Some(Demo.name().to_owned()), show: Show::All, ..Filter::default() };
+        let spending = recorded_spending(view, query, clock, span)?;
+        Ok(Self {
+            ids: ids(&spending),
+            tally: tally(&[spending], query),
+            unreadable: view.unreadable()?,
+            files: view.files_read(&demo::folder(home))?,
+            has_demo: !view.list_first(&demo, 1)?.is_empty(),
+            ..Self::empty(query.by)
+        })
+    }
+
+    /// Of the sessions in the store and of all files that belong to none, in one look at the store. `compare`: how much of it
+    /// never ran through codemie is counted as well.
+    pub fn scanned(
+        scanner: &Scanner<'_>,
+        store: Option<&View<'_>>,
+        query: &UsageQuery,
+        span: Span,
+        clock: &LocalClock,
+        compare: bool,
+    ) -> anyhow::Result<Self> {
+        let found = scanner.scan_by(store, span, clock, query.by == By::Hour)?;
+        for refused in found.refused.iter().chain(&found.unsaved) {
+            tracing::warn!("scan: {refused}");
+        }
+        // The meter looks closer at the lines of the files it follows.
+        let metered = store.map(View::unreadable).transpose()?.unwrap_or_default();
+        let mut unreadable: BTreeMap<PathBuf, u64> = found.unreadable().into_iter().collect();
+        for (path, lines) in metered {
+            if let Some(known) = unreadable.get_mut(&path) {
+                *known = lines.max(*known);
+            }
+        }
+        let recorded =
+            store.map(|view| recorded_spending(view, query, clock, span)).transpose()?.unwrap_or_default();
+        let ids = ids(&recorded);
+        let sources = [recorded, found.spending()];
+        let scan = if compare { ForeignUsage::among(&sources, query) } else { ForeignUsage::default() };
+        Ok(Self {
+            tally: tally(&sources, query),
+            unreadable: unreadable.into_iter().collect(),
+            files: found.files() as u64,
+            scan: Some(scan),
+            refused: found.refused,
+            ids,
+            ..Self::empty(query.by)
+        })
+    }
+
+    pub fn rows(&self) -> &[UsageRow] {
+        &self.tally.rows
+    }
+
+    pub fn unreadable_lines(&self) -> u64 {
+        self.unreadable.iter().map(|(_, lines)| lines).sum()
+    }
+
+    /// As programs get it.
+    pub fn record(&self) -> UsageRecord<'_> {
+        UsageRecord {
+            by: self.by,
+            rows: &self.tally.rows,
+            total: (&self.tally.total).into(),
+            unreadable_lines: self.unreadable_lines(),
+            files: self.files,
+        }
+    }
+}
+
+/// What the store knows, with the places that the question needs.
+fn recorded_spending(
+    view: &View<'_>,
+    query: &UsageQuery,
+    clock: &LocalClock,
+    span: Span,
+) -> Result<Spending, store::Error> {
+    let branch = |call: &SpentCall<'_>| call.branch.map(str::to_owned);
+    if query.by == By::Commit || query.filter.commits.is_some() {
+        let mut finder = CommitFinder::default();
+        let mut place = |call: &SpentCall<'_>| Place { branch: branch(call), commit: finder.commit_of(call) };
+        let mut spending = view.spending_by_place(clock, span, Some(&mut place))?;
+        name_commits(&mut spending, &finder, query.filter.commits.as_deref());
+        return Ok(spending);
+    }
+    if query.by == By::Branch || query.filter.branch.is_some() {
+        let mut place = |call: &SpentCall<'_>| Place { branch: branch(call), commit: None };
+        return view.spending_by_place(clock, span, Some(&mut place));
+    }
+    view.spending(clock, span)
+}
+
+/// Puts commits that a rebase or a squash made in the place of those that they replaced, and shortens all.
+fn name_commits(spending: &mut Spending, finder: &CommitFinder, wanted: Option<&[String]>) {
+    let made = finder.commits().into_iter();
+    let replaced: HashMap<String, String> =
+        made.flat_map(|(root, commits)| git::replacements(root, &commits, wanted)).collect();
+    for place in &mut spending.places {
+        if let Some(commit) = &mut place.commit {
+            let latest = replaced.get(commit.as_str()).unwrap_or(commit);
+            *commit = head::short(latest).to_owned();
+        }
+    }
+}
+
+/// The commits that a revision or a range names in the repository of a folder, or, without git, those of which it is the beginning.
+pub fn commits_named(folder: &Path, revision: &str) -> Option<Vec<String>> {
+    let digits = revision.len() >= 4 && revision.bytes().all(|byte| byte.is_ascii_hexdigit());
+    git::commits_of(folder, revision).or_else(|| digits.then(|| vec![revision.to_lowercase()]))
+}
+
+/// What was spent in the worktree of a folder since its last commit.
+pub fn uncommitted(view: &View<'_>, folder: &Path) -> Result<UsageRow, store::Error> {
+    let Some(worktree) = head::Worktree::of(folder) else { return Ok(UsageRow::default()) };
+    let mut finder = CommitFinder::default();
+    // A mark instead of a name: what is wanted is what has no commit.
+    let mut place = |call: &SpentCall<'_>| Place {
+        branch: None,
+        commit: finder.is_uncommitted(call, &worktree.root).then(|| "uncommitted".to_owned()),
+    };
+    let clock = LocalClock::of(jiff::tz::TimeZone::UTC);
+    let spending = view.spending_by_place(&clock, Span::default(), Some(&mut place))?;
+    let filter = UsageFilter { commits: Some(vec!["uncommitted".to_owned()]), ..UsageFilter::default() };
+    Ok(tally(&[spending], &UsageQuery { filter, ..UsageQuery::by(By::Agent) }).total)
+}
+
+/// Of the sessions, and of their conversations.
+fn ids(spending: &Spending) -> Vec<String> {
+    let owners = spending.owners.iter();
+    owners
+        .flat_map(|owner| [owner.session.as_ref().map(|session| &session.id), owner.conversation.as_ref()])
+        .flatten()
+        .cloned()
+        .collect()
+}
+
+/// The conversations that never ran through codemie, of a scan.
+#[derive(Clone, Debug, Default)]
+pub struct ForeignUsage {
+    pub conversations: usize,
+    pub sum: UsageRow,
+}
+
+impl ForeignUsage {
+    fn among(sources: &[Spending], query: &UsageQuery) -> Self {
+        let by_session = UsageQuery { filter: query.filter.clone(), ..UsageQuery::by(By::Session) };
+        Self::of(&tally(sources, &by_session).rows)
+    }
+
+    pub fn of(sessions: &[UsageRow]) -> Self {
+        let mut all = Self::default();
+        for row in sessions.iter().filter(|row| row.foreign) {
+            all.conversations += 1;
+            all.sum.cost.0 = all.sum.cost.0.saturating_add(row.cost.0);
+            all.sum.api_calls = all.sum.api_calls.saturating_add(row.api_calls);
+            all.sum.unpriced_models.extend(row.unpriced_models.iter().cloned());
+        }
+        all
+    }
+}
+
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct UsageRecord<'a> {
+    by: By,
+    rows: &'a [UsageRow],
+    total: Numbers<'a>,
+    unreadable_lines: u64,
+    files: u64,
+}
+
+/// For tests: the rows of the store's sessions, days as UTC has them.
+#[cfg(test)]
+pub(crate) fn rows_of(
+    view: &View<'_>,
+    by: By,
+    since: Option<wire::Timestamp>,
+) -> Result<Vec<UsageRow>, store::Error> {
+    let clock = LocalClock::of(jiff::tz::TimeZone::UTC);
+    let spending = view.spending(&clock, Span { since, until: None })?;
+    Ok(tally(&[spending], &UsageQuery::by(by)).rows)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,125 @@
+//! One row of `usage`.
+
+use std::collections::BTreeMap;
+
+use serde::Serialize;
+
+use wire::{PicoDollars, Timestamp};
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct UsageRow {
+    /// `None`: what belongs to none.
+    pub key: Option<String>,
+    /// `None` where several agents share the key.
+    pub agent: Option<String>,
+    pub api_calls: i64,
+    pub input: i64,
+    pub output: i64,
+    pub cache_read: i64,
+    pub cache_write: i64,
+    pub reasoning: i64,
+    pub cost: PicoDollars,
+    /// Models without a price: their calls are in the tokens, not in the cost.
+    pub unpriced_models: Vec<String>,
+    /// Of those that have a price, and none for one of their modes: how many calls have none.
+    pub unpriced_calls: BTreeMap<String, i64>,
+    /// The first call counted.
+    pub first_at: Timestamp,
+    /// None of it was run through codemie: a scan found it.
+    pub foreign: bool,
+    /// Where rows are sessions.
+    pub label: Option<SessionLabel>,
+    /// The rows below it, if they were asked for.
+    pub breakdown: Vec<UsageRow>,
+}
+
+/// The session that a row is about. Of a conversation that never was one, the project alone is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SessionLabel {
+    pub id: Option<String>,
+    pub name: String,
+    pub project: Option<String>,
+    pub started: Option<Timestamp>,
+}
+
+impl UsageRow {
+    /// Everything billed.
+    pub fn tokens(&self) -> i64 {
+        [self.input, self.output, self.cache_read, self.cache_write].into_iter().fold(0, i64::saturating_add)
+    }
+}
+
+/// The numbers, as programs get them.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Numbers<'a> {
+    input_tokens: i64,
+    output_tokens: i64,
+    cache_read_tokens: i64,
+    cache_write_tokens: i64,
+    reasoning_tokens: i64,
+    api_calls: i64,
+    cost_usd: f64,
+    unpriced_models: &'a [String],
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    unpriced_calls: &'a BTreeMap<String, i64>,
+}
+
+impl<'a> From<&'a UsageRow> for Numbers<'a> {
+    fn from(row: &'a UsageRow) -> Self {
+        Self {
+            input_tokens: row.input,
+            output_tokens: row.output,
+            cache_read_tokens: row.cache_read,
+            cache_write_tokens: row.cache_write,
+            reasoning_tokens: row.reasoning,
+            api_calls: row.api_calls,
+            cost_usd: row.cost.dollars(),
+            unpriced_models: &row.unpriced_models,
+            unpriced_calls: &row.unpriced_calls,
+        }
+    }
+}
+
+/// What is known of a session besides its numbers. A start that no session recorded is the first call's.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Label<'a> {
+    session_id: Option<&'a str>,
+    name: Option<&'a str>,
+    project: Option<&'a str>,
+    start_time: Timestamp,
+}
+
+impl Serialize for UsageRow {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        #[derive(Serialize)]
+        #[serde(rename_all = "camelCase")]
+        struct Shape<'a> {
+            key: Option<&'a str>,
+            agent: Option<&'a str>,
+            #[serde(flatten)]
+            label: Option<Label<'a>>,
+            #[serde(flatten)]
+            numbers: Numbers<'a>,
+            #[serde(skip_serializing_if = "std::ops::Not::not")]
+            foreign: bool,
+            #[serde(skip_serializing_if = "<[_]>::is_empty")]
+            breakdown: &'a [UsageRow],
+        }
+        Shape {
+            key: self.key.as_deref(),
+            agent: self.agent.as_deref(),
+            label: self.label.as_ref().map(|label| Label {
+                session_id: label.id.as_deref(),
+                name: Some(label.name.as_str()).filter(|name| !name.is_empty()),
+                project: label.project.as_deref(),
+                start_time: label.started.unwrap_or(self.first_at),
+            }),
+            numbers: self.into(),
+            foreign: self.foreign,
+            breakdown: &self.breakdown,
+        }
+        .serialize(serializer)
+    }
+}
