@@ -12,7 +12,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use libc::c_int;
-use rustix::process::{Pid as RustixPid, WaitOptions, getpgrp, setpgid, setsid, waitpid};
+use rustix::process::{Pid as RustixPid, WaitOptions, setpgid, setsid, waitpid};
 use rustix::termios::{tcgetpgrp, tcsetpgrp};
 
 use super::front_end::SavedTerminal;
@@ -206,10 +206,17 @@ fn listen(signals: &mut Signals) -> io::Result<()> {
     Ok(())
 }
 
+/// Makes our process group the foreground one of a terminal.
+fn bring_own_group_to_front(terminal: BorrowedFd<'_>) {
+    if let Some(group) = sys::own_group() {
+        let _ = tcsetpgrp(terminal, group);
+    }
+}
+
 fn become_program(far: &OwnedFd, failure: &UnixStream, image: &Image, on_terminal: &[RawFd]) -> ! {
     let _ = setpgid(None, None);
     // Signals are still held, so taking the terminal from the background does not stop us.
-    let _ = tcsetpgrp(far, getpgrp());
+    bring_own_group_to_front(far.as_fd());
     for fd in on_terminal {
         let _ = sys::replace(*fd, far.as_fd());
     }
@@ -279,7 +286,7 @@ impl Overseer<'_> {
             };
             // Leaving as session leader hangs up on the foreground group: let that be us alone, so that what the
             // program left running in its group runs on, as it would without us.
-            let _ = tcsetpgrp(self.far, getpgrp());
+            bring_own_group_to_front(self.far.as_fd());
             self.report(end);
             if self.stopped.get() {
                 // The wrapper has stopped with it, and the shell would never learn that the job is over.
@@ -303,7 +310,7 @@ impl Overseer<'_> {
             // ECONNRESET: it ended without reading our last report.
             Err(_) => return false,
         }
-        let foreground = if request[0] == 0 { Some(getpgrp()) } else { RustixPid::from_raw(self.program.0) };
+        let foreground = if request[0] == 0 { sys::own_group() } else { RustixPid::from_raw(self.program.0) };
         if let Some(group) = foreground {
             let _ = tcsetpgrp(self.far, group);
         }
@@ -313,8 +320,7 @@ impl Overseer<'_> {
     }
 
     fn end_program(&self, signal: c_int) {
-        let ours = getpgrp();
-        let foreground = tcgetpgrp(self.far).ok().filter(|group| *group != ours);
+        let foreground = tcgetpgrp(self.far).ok().filter(|group| Some(*group) != sys::own_group());
         let foreground = foreground.map(|group| Pid(group.as_raw_nonzero().get()));
         for group in
             [Some(self.program), foreground.filter(|group| *group != self.program)].into_iter().flatten()

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use wire::{Pid, ProcessId, StartTime};
 
+use super::sys;
+
 /// A file that a process has open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenFile {
@@ -136,8 +138,7 @@ impl Processes for SystemProcesses {
     }
 
     fn session_leader(&self, pid: Pid) -> Option<Pid> {
-        let of = rustix::process::Pid::from_raw(pid.0)?;
-        rustix::process::getsid(Some(of)).ok().map(|leader| Pid(leader.as_raw_nonzero().get()))
+        sys::session_leader(pid)
     }
 
     fn children(&self, pid: Pid) -> Vec<Pid> {

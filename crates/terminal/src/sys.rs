@@ -16,6 +16,7 @@ use std::process::{Command, Stdio};
 use std::ptr;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
+use rustix::process::Pid as RustixPid;
 use wire::Pid;
 
 mod device;
@@ -326,12 +327,37 @@ fn close_range(first: RawFd, last: RawFd) {
     }
 }
 
+/// Our process group; `None` if its leader is outside of this pid namespace, where the kernel answers 0. (rustix's `getpgrp`
+/// and `getsid` panic then.)
+pub fn own_group() -> Option<RustixPid> {
+    // SAFETY: no memory is touched.
+    RustixPid::from_raw(unsafe { libc::getpgrp() })
+}
+
+/// The leader of a process's session; `None` if it is outside of this pid namespace, or there is no such process.
+pub fn session_leader(pid: wire::Pid) -> Option<wire::Pid> {
+    // SAFETY: no memory is touched.
+    Some(wire::Pid(unsafe { libc::getsid(pid.0) })).filter(|leader| pid.0 > 0 && leader.0 > 0)
+}
+
 /// The process at the other end of a Unix socket, as the kernel noted it when the connection was made; `None` where it cannot be
 /// seen from here.
 #[cfg(target_os = "linux")]
 pub fn peer_process(socket: &std::os::unix::net::UnixStream) -> Option<wire::Pid> {
-    let credentials = rustix::net::sockopt::socket_peercred(socket).ok()?;
-    Some(wire::Pid(credentials.pid.as_raw_nonzero().get())).filter(|pid| pid.0 > 0)
+    let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut length = libc::socklen_t::try_from(size_of::<libc::ucred>()).ok()?;
+    // SAFETY: `credentials` has the size that `length` names. (rustix's form has no value for a peer outside of this pid
+    // namespace, whose number is 0.)
+    let answer = unsafe {
+        libc::getsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEERCRED,
+            (&raw mut credentials).cast(),
+            &raw mut length,
+        )
+    };
+    Some(wire::Pid(credentials.pid)).filter(|pid| answer == 0 && pid.0 > 0)
 }
 
 /// Elsewhere nobody asks.

@@ -10,7 +10,6 @@ use std::sync::{Arc, Mutex};
 
 use portable_pty::PtySize;
 use rustix::fs::{Mode, OFlags, open};
-use rustix::process::getpgrp;
 use rustix::stdio::{stdin, stdout};
 use rustix::termios::{
     LocalModes, OptionalActions, OutputModes, QueueSelector, Termios, tcflush, tcgetattr, tcgetpgrp,
@@ -46,7 +45,7 @@ impl Tty {
     /// A terminal that is not our controlling one has no jobs: then nobody else is in the foreground.
     pub fn foreground(&self) -> Foreground {
         match tcgetpgrp(&*self.fd) {
-            Ok(group) if group == getpgrp() => Foreground::Ours,
+            Ok(group) if Some(group) == sys::own_group() => Foreground::Ours,
             Ok(_) => Foreground::AnotherJob,
             Err(_) => Foreground::Uncontested,
         }
@@ -173,7 +172,7 @@ pub fn restore_after_panic() {
 
 fn give_back(fd: BorrowedFd<'_>, saved: &Termios) {
     // Not in the foreground: the settings on the terminal are somebody else's now.
-    if tcgetpgrp(fd).map_or(true, |foreground| foreground == getpgrp()) {
+    if tcgetpgrp(fd).map_or(true, |foreground| Some(foreground) == sys::own_group()) {
         let _ = tcsetattr(fd, OptionalActions::Drain, saved);
     }
 }

@@ -60,6 +60,7 @@ both! {
     surroundings::no_home,
     surroundings::home_that_is_no_folder,
     surroundings::no_controlling_terminal,
+    surroundings::session_led_from_another_pid_namespace,
     surroundings::deleted_folder,
     surroundings::command_named_by_odd_bytes,
     surroundings::not_executable,

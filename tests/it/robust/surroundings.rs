@@ -1,10 +1,13 @@
 //! Homes, folders, names and attributes as they come.
+use crate::sandbox::{CODEMIE, Sandbox, output_of};
+use crate::support::agents::left_out;
 use crate::support::pty::{Exit, Terminal};
 use crate::support::wrapper::Bench;
 use rustix::termios::Termios;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
 
 /// Runs a command that converses, and sees that it does.
 const COMMAND: &str = "echo home ${HOME-none}.; read line; echo \"got $line.\"; exit 3";
@@ -32,6 +35,38 @@ pub(super) fn home_that_is_no_folder(bench: &Bench) {
 
 pub(super) fn no_controlling_terminal(bench: &Bench) {
     converse(&bench.start_in("exec setsid -w {}", &["sh", "-c", COMMAND]).spawn(), "home");
+}
+
+/// As in `unshare -pf` or a container's shell: for our session and process group the kernel answers 0.
+pub(super) fn session_led_from_another_pid_namespace(bench: &Bench) {
+    let Some(way) = pid_namespace() else { return left_out("pid namespaces are not permitted here") };
+    let start = bench.start_in(&format!("exec unshare {way} -- {{}}"), &["sh", "-c", COMMAND]);
+    converse(&start.spawn(), "home");
+}
+
+/// The options with which unshare makes a pid namespace here.
+fn pid_namespace() -> Option<&'static str> {
+    ["-pf --mount-proc", "-Urpf --mount-proc"].into_iter().find(|way| {
+        let tried = Command::new("unshare").args(way.split(' ')).args(["--", "true"]).output();
+        tried.is_ok_and(|output| output.status.success())
+    })
+}
+
+/// The launcher looks at its ancestors and its session's leader, the host at the peer of its socket.
+#[test]
+fn background_session_led_from_another_pid_namespace() {
+    let Some(way) = pid_namespace() else { return left_out("pid namespaces are not permitted here") };
+    let sandbox = Sandbox::new();
+    let script = r#"
+        "$codemie" run --detach --name far -- sh -c 'echo begun; read line; exit 3' >id
+        "$codemie" current || echo "outside: $?"
+        "$codemie" stop far
+        "$codemie" wait far --until exit --timeout 50s"#;
+    let mut command = sandbox.command("unshare");
+    command.args(way.split(' ')).args(["--", "sh", "-c", script]).env("codemie", CODEMIE);
+    let output = output_of(&mut command);
+    assert_eq!(output.code, Some(0), "{output:?}");
+    assert!(output.out.contains("outside: ") && output.out.contains("exit"), "{output:?}");
 }
 
 pub(super) fn deleted_folder(bench: &Bench) {

@@ -322,8 +322,8 @@ pub fn signal_own_group(signal: c_int) {
 /// is ourselves, or if it cannot be watched here.
 #[cfg(target_os = "linux")]
 pub fn watch_group_leader() -> Option<OwnedFd> {
-    use rustix::process::{PidfdFlags, getpgrp, getpid, pidfd_open};
-    let leader = Some(getpgrp()).filter(|leader| *leader != getpid())?;
+    use rustix::process::{PidfdFlags, getpid, pidfd_open};
+    let leader = super::own_group().filter(|leader| *leader != getpid())?;
     pidfd_open(leader, PidfdFlags::empty()).ok()
 }
 
