@@ -224,6 +224,7 @@ install() {
     take_lock
     if [ ! -d "$home" ] && step "make $home"; then make_folder "$home" 700; fi
     install_program
+    install_completions
     install_env_files
     if [ -n "$shims" ]; then install_shims; fi
     if [ -n "$modify_path" ]; then install_lines; fi
@@ -270,12 +271,24 @@ obtain_binary() {
     grep -q '^name = "codemie"$' "$checkout/Cargo.toml" 2>/dev/null ||
         fail "this is not a checkout of codemie; give --binary FILE --sha256 HEX"
     command -v cargo >/dev/null 2>&1 || fail "cargo is needed to build codemie; see https://rustup.rs"
+    refuse_old_cargo
     target=$(absolute "${CARGO_TARGET_DIR:-$checkout/target}")
     binary=$target/dist/codemie
     if step "build codemie in $checkout"; then
         cargo build --profile dist --locked --manifest-path "$checkout/Cargo.toml" --target-dir "$target" </dev/null ||
             fail "the build failed; see above"
         [ -f "$binary" ] || fail "cargo built no $binary; a build.target in cargo's settings may be why"
+    fi
+}
+
+# An old cargo fails with words about editions and lock files, which name no way out.
+refuse_old_cargo() {
+    least=$(sed -n 's/^rust-version = "\([0-9.]*\)"$/\1/p' "$checkout/Cargo.toml" | head -n 1)
+    found=$(cargo --version 2>/dev/null | sed -n 's/^cargo \([0-9][0-9]*\.[0-9][0-9]*\).*/\1/p')
+    [ -n "$least" ] && [ -n "$found" ] || return 0
+    if [ "${found%%.*}" -lt "${least%%.*}" ] ||
+        { [ "${found%%.*}" -eq "${least%%.*}" ] && [ "${found#*.}" -lt "${least#*.}" ]; }; then
+        fail "codemie needs Rust $least or newer, and cargo here is $found; run: rustup update stable"
     fi
 }
 
@@ -321,6 +334,20 @@ install_env_files() {
     write_file "$home/env" "$content"
     content=$("$program" init fish --path-only) || fail "$program does not print its set-up"
     write_file "$home/env.fish" "$content"
+}
+
+# The env files have every shell find them.
+install_completions() {
+    step "write completions to $home/completions" || return 0
+    make_folder "$home/completions" 700
+    for shell in bash zsh fish; do
+        case $shell in
+            zsh) file=_codemie ;;
+            *) file=codemie.$shell ;;
+        esac
+        content=$("$program" completions "$shell") || fail "$program does not print its completions"
+        write_file "$home/completions/$file" "$content"
+    done
 }
 
 install_shims() {
@@ -426,6 +453,8 @@ finish() {
     else
         say "To use it, run: . $(quote "$home/env")"
     fi
+    say "Tab completes commands and sessions in bash, zsh and fish. Where start-up files are not to be changed,"
+    say "\`codemie init SHELL\` prints what to evaluate in yours."
 }
 
 # ---------------------------------------------------------------------------------------------------------------

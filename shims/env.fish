@@ -17,4 +17,9 @@ begin
         end
         set -gx PATH $shims $rest
     end
+
+    # Completions, where the installer put them; fish reads the file at the first Tab.
+    if test -r '@COMPLETIONS@'/codemie.fish; and not contains -- '@COMPLETIONS@' $fish_complete_path
+        set -g fish_complete_path '@COMPLETIONS@' $fish_complete_path
+    end
 end

@@ -22,3 +22,24 @@ esac
 
 export PATH
 unset _codemie_shims _codemie_bin
+
+# Completions, where the installer put them. zsh looks for functions in folders, bash reads the file at the first Tab.
+if [ -n "${ZSH_VERSION-}" ]; then
+    if [ -r '@COMPLETIONS@'/_codemie ]; then
+        _codemie_completions='@COMPLETIONS@'
+        # In quotes, because other shells have to read over it.
+        eval '(( ${fpath[(Ie)$_codemie_completions]} )) || fpath=("$_codemie_completions" $fpath)
+            if (( ${+functions[compdef]} )); then autoload -Uz _codemie && compdef _codemie codemie; fi'
+        unset _codemie_completions
+    fi
+elif [ -n "${BASH_VERSION-}" ] && [ -r '@COMPLETIONS@'/codemie.bash ]; then
+    case $- in
+        *i*)
+            # shellcheck disable=SC1091 # written by the installer
+            # 124: the completion has been replaced, ask again.
+            _codemie_load() { . '@COMPLETIONS@'/codemie.bash && return 124; }
+            # shellcheck disable=SC3044 # bash alone comes here
+            complete -F _codemie_load codemie
+            ;;
+    esac
+fi

@@ -81,6 +81,11 @@ impl Home {
         self.0.join("shims")
     }
 
+    /// Where the installer puts completions for every shell.
+    pub fn completions(&self) -> PathBuf {
+        self.0.join("completions")
+    }
+
     /// Makes the folder itself, readable by its owner alone. Sub-folders are made when something is written into them.
     pub fn create(&self) -> io::Result<()> {
         create_private(&self.0)

@@ -6,7 +6,6 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
-use super::completions;
 use crate::cli::{Init, InitShell};
 use crate::home::Home;
 use crate::shim::files::{DiskFiles, OwnBinary};
@@ -16,7 +15,9 @@ pub fn run(args: &Init, home: &Home, agents: &[&str], out: &mut dyn Write) -> an
     let binary =
         OwnBinary::of_this_process(&DiskFiles).canonical.context("cannot find codemie's own binary")?;
     let shims = std::path::absolute(home.shims())?;
-    let places = Places { shims: &shims, bin: binary.parent().unwrap_or(Path::new("/")), agents };
+    let completions = std::path::absolute(home.completions())?;
+    let bin = binary.parent().unwrap_or(Path::new("/"));
+    let places = Places { shims: &shims, completions: &completions, bin, agents };
     let (shell, completion_shell) = match args.shell {
         InitShell::Bash => (Shell::Bash, clap_complete::Shell::Bash),
         InitShell::Zsh => (Shell::Zsh, clap_complete::Shell::Zsh),
@@ -25,7 +26,7 @@ pub fn run(args: &Init, home: &Home, agents: &[&str], out: &mut dyn Write) -> an
     let script = if args.path_only {
         shell::path_setup(shell, places)
     } else {
-        shell::init(shell, places, &completions::script(completion_shell))
+        shell::init(shell, places, &super::completions::script(completion_shell))
     };
     out.write_all(&script)?;
     Ok(ExitCode::SUCCESS)

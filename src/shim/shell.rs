@@ -26,6 +26,8 @@ pub enum Shell {
 #[derive(Clone, Copy, Debug)]
 pub struct Places<'a> {
     pub shims: &'a Path,
+    /// Where the installer puts the completions.
+    pub completions: &'a Path,
     /// The folder that holds the codemie binary.
     pub bin: &'a Path,
     pub agents: &'a [&'a str],
@@ -67,6 +69,7 @@ pub fn script_shim(binary: &Path, name: &str) -> Vec<u8> {
 fn fill(template: &str, shell: Shell, places: Places<'_>) -> Vec<u8> {
     let script = replace(template.as_bytes(), b"'@SHIMS@'", &quote(places.shims.as_os_str(), shell));
     let script = replace(&script, b"'@BIN@'", &quote(places.bin.as_os_str(), shell));
+    let script = replace(&script, b"'@COMPLETIONS@'", &quote(places.completions.as_os_str(), shell));
     replace(&script, b"@AGENTS@", places.agents.join(" ").as_bytes())
 }
 
@@ -103,6 +106,7 @@ mod tests {
     fn places<'a>() -> Places<'a> {
         Places {
             shims: Path::new("/it's \\ a/shims"),
+            completions: Path::new("/it's \\ a/completions"),
             bin: Path::new("/opt/bin"),
             agents: &["claude", "codex"],
         }

@@ -166,6 +166,31 @@ fn new_shells_find_the_shims() {
     assert_eq!(output.out, format!("{}\n", sandbox.path(".local/bin/codemie").display()));
 }
 
+/// Each shell is asked for its completions of `codemie att`, as Tab would ask.
+#[test]
+fn new_shells_complete() {
+    let sandbox = lived_in();
+    // As people have it: compinit runs before the installer's line, or after it.
+    sandbox.file(".zshrc", "autoload -Uz compinit; compinit -u\n");
+    let installed = install(&sandbox, &["sh"], &[]);
+    assert_eq!(installed.code, Some(0), "{installed:?}");
+    assert!(installed.out.contains("codemie init"), "{installed:?}");
+    let bash = "COMP_WORDS=(codemie att); COMP_CWORD=1; _codemie_load; echo loaded $?
+        complete -p codemie | grep -o -- '-F _codemie_words '; _codemie_words codemie att codemie; echo \"${COMPREPLY[*]}\"";
+    let zsh = "echo ${_comps[codemie]}; autoload +X _codemie && echo ${+functions[_codemie]}";
+    let asked: [(&[&str], &str, &str); 4] = [
+        (&["bash", "-ic"], bash, "loaded 124\n-F _codemie_words \nattach\n"),
+        (&["zsh", "-ic"], zsh, "_codemie\n1\n"),
+        (&["fish", "-c"], "complete -C 'codemie att' | string split -f1 \\t", "attach\n"),
+        (&["bash", "-c"], "type -t _codemie_load || echo none", "none\n"),
+    ];
+    let here = present(&asked.map(|(shell, ..)| shell));
+    for (shell, script, expected) in asked.into_iter().filter(|(shell, ..)| here.contains(shell)) {
+        let output = output_of(sandbox.command(shell[0]).arg(shell[1]).arg(script));
+        assert_eq!(output.out, expected, "{shell:?}: {output:?}");
+    }
+}
+
 #[test]
 fn refuses_before_it_changes_anything() {
     let sum = checksum();
@@ -239,6 +264,10 @@ fn options_have_twins_in_the_environment_and_places_can_be_chosen() {
         "my tools/bin/codemie",
         "state",
         "state/of codemie",
+        "state/of codemie/completions",
+        "state/of codemie/completions/_codemie",
+        "state/of codemie/completions/codemie.bash",
+        "state/of codemie/completions/codemie.fish",
         "state/of codemie/env",
         "state/of codemie/env.fish",
         "state/of codemie/receipt",
@@ -293,7 +322,8 @@ fn builds_from_the_checkout_with_the_locked_dependencies() {
     for shell in present(&SHELLS) {
         let sandbox = lived_in();
         let target = sandbox.outside("target folder");
-        let cargo = "echo \"cargo $*\"
+        let cargo = "if [ \"$1\" = --version ]; then echo 'cargo 1.200.1 (f2d3ce0bd 2026-03-21)'; exit; fi
+            echo \"cargo $*\"
             while [ \"$1\" != --target-dir ]; do shift; done
             mkdir -p \"$2/dist\" && cp \"$CODEMIE_BUILT\" \"$2/dist/codemie\"";
         let run = |body: &str| {
@@ -316,6 +346,11 @@ fn builds_from_the_checkout_with_the_locked_dependencies() {
         assert_eq!(output.code, Some(1), "{shell:?}: {output:?}");
         assert!(output.err.contains("the build failed"), "{shell:?}: {output:?}");
         assert_same(&format!("{shell:?}: failed build"), &before, &sandbox.tree());
+
+        let output = run("[ \"$1\" = --version ] && echo 'cargo 1.84.1'");
+        assert_eq!(output.code, Some(1), "{shell:?}: {output:?}");
+        assert!(output.err.contains("and cargo here is 1.84; run: rustup update"), "{shell:?}: {output:?}");
+        assert_same(&format!("{shell:?}: old cargo"), &before, &sandbox.tree());
 
         let output = run(cargo);
         assert_eq!((output.code, output.err.as_str()), (Some(0), ""), "{shell:?}: {output:?}");
