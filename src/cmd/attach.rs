@@ -13,8 +13,9 @@ use crate::remote::{Connection, RemoteError, address};
 use crate::report::find;
 use crate::report::live_target::{LiveTarget, where_it_runs};
 use crate::report::open::OpenStore;
-use crate::store::{Realm, RunRow};
+use crate::store::{Realm, RunRow, Store, View};
 use human::shell;
+use system::clock::{Clock, SystemClock};
 
 pub fn run(args: &Attach, home: &Home, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     attach_to(&args.session, args.read_only, home, err).map(ExitCode::from)
@@ -53,20 +54,23 @@ fn is_inside(run: &RunRow, origin: &Origin) -> bool {
         && lineage(origin).enclosing(std::slice::from_ref(run), &Realm::here()).is_some()
 }
 
-/// The store is asked for the session as it is. Only where no host is found it is brought up to date first, for what it says of
-/// a session whose host was killed.
+/// The store is asked for the session as it is, without settings and log: somebody waits for the screen. Only where no host is
+/// found it is brought up to date first, for what it says of a session whose host was killed.
 fn look_up(session: &str, home: &Home, origin: &Origin) -> anyhow::Result<LiveTarget> {
-    let target = |store: &mut OpenStore| -> anyhow::Result<LiveTarget> {
-        store.read(|view| Ok(LiveTarget::of(view, home, find::session(view, session, origin)?)?))
+    let target = |view: &View<'_>| -> anyhow::Result<LiveTarget> {
+        Ok(LiveTarget::of(view, home, find::session(view, session, origin)?)?)
     };
-    let mut store = OpenStore::open(home, origin)?;
-    match target(&mut store) {
-        Ok(found) if found.run.as_ref().is_some_and(|run| address::exists(home, run.id)) => Ok(found),
-        _ => {
-            store.catch_up();
-            target(&mut store)
-        }
+    let hosted = |target: &LiveTarget| target.run.as_ref().is_some_and(|run| address::exists(home, run.id));
+    let as_it_is = home.may_have_database().then(|| Store::open(home, SystemClock.now()));
+    if let Some(Ok(mut store)) = as_it_is
+        && let Ok(found) = store.read(target)
+        && hosted(&found)
+    {
+        return Ok(found);
     }
+    let mut store = OpenStore::open(home, origin)?;
+    store.catch_up();
+    store.read(target)
 }
 
 fn connect(target: &LiveTarget, home: &Home, name: &str, request: &ToHost) -> anyhow::Result<Connection> {
