@@ -6,7 +6,7 @@
 //! numbers, model       the sums, and the read model
 //! storage              the traits; sqlite and postgres implement them (sql, read: shared by both)
 //! intake               one batch on its way into a storage
-//! api                  the HTTP interface: routes, authentication, description; unpack, limits, metrics
+//! api                  the HTTP interface: routes, authentication, description; unpack, limits, metrics, spending
 //! server, connections, timeouts  connections, their limits, and how long a client may take
 //! token                who may do what: roles and owners
 //! bootstrap, database, log  the first start, the choice of a database, the log of a server
@@ -42,6 +42,7 @@ pub mod postgres;
 pub mod read;
 pub mod seqs;
 pub mod server;
+mod spending;
 pub mod sql;
 pub mod sqlite;
 pub mod storage;

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::model::Health;
+use super::model::{Health, SpendingKey, SpendingRow, UsageSums};
 use super::storage::Ingested;
 
 /// Upper ends of the histogram of batches, in seconds.
@@ -64,8 +64,8 @@ impl Metrics {
         Watching(self.clone())
     }
 
-    /// `health` comes from the database; without it the text has this node's own numbers alone.
-    pub fn text(&self, health: Option<&Health>) -> String {
+    /// `health` and `spending` come from the database; without them the text has this node's own numbers alone.
+    pub fn text(&self, health: Option<&Health>, spending: &[SpendingRow]) -> String {
         let mut text = String::new();
         let mut family = |name: &str, kind: &str, help: &str, lines: &[(String, String)]| {
             // Writing to a string does not fail.
@@ -81,6 +81,13 @@ impl Metrics {
             "1 if the database answers.",
             &plain(u8::from(health.is_some()).to_string()),
         );
+        let build = format!(
+            "{{version=\"{}\",os=\"{}\",arch=\"{}\"}}",
+            env!("CARGO_PKG_VERSION"),
+            std::env::consts::OS,
+            std::env::consts::ARCH
+        );
+        family("codemie_build_info", "gauge", "Always 1; its labels are the build.", &[(build, "1".into())]);
         let requests = self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let labels = |(route, status): &(&str, u16)| format!("{{route=\"{route}\",status=\"{status}\"}}");
         let counts: Vec<_> =
@@ -122,8 +129,52 @@ impl Metrics {
                 family(name, "gauge", help, &plain(value.to_string()));
             }
         }
+        if !spending.is_empty() {
+            spent(spending, &mut family);
+        }
         text
     }
+}
+
+/// Name, type, help and lines of a family of metrics.
+type WriteFamily<'a> = dyn FnMut(&str, &str, &str, &[(String, String)]) + 'a;
+
+/// What was spent, by agent, model and project.
+fn spent(rows: &[SpendingRow], family: &mut WriteFamily<'_>) {
+    let lines = |value: &dyn Fn(&UsageSums) -> String| -> Vec<_> {
+        rows.iter().map(|row| (format!("{{{}}}", labels(&row.key)), value(&row.sums))).collect()
+    };
+    let cost = lines(&|sums| sums.cost_usd.to_string());
+    family("codemie_cost_usd_total", "counter", "Dollars spent on calls that have a price.", &cost);
+    let unpriced = lines(&|sums| sums.counts.unpriced_calls.to_string());
+    family("codemie_unpriced_calls_total", "counter", "Calls without a price; not in the cost.", &unpriced);
+    let mut tokens = Vec::with_capacity(rows.len() * 4);
+    for SpendingRow { key, sums } in rows {
+        let (labels, counts) = (labels(key), &sums.counts);
+        for (kind, number) in [
+            ("input", counts.input),
+            ("output", counts.output),
+            ("cache_read", counts.cache_read),
+            ("cache_write", counts.cache_write),
+        ] {
+            tokens.push((format!("{{{labels},kind=\"{kind}\"}}"), number.to_string()));
+        }
+    }
+    family("codemie_tokens_total", "counter", "Tokens billed, each in one kind.", &tokens);
+}
+
+fn labels(SpendingKey { agent, model, project }: &SpendingKey) -> String {
+    format!(
+        "agent=\"{}\",model=\"{}\",project=\"{}\"",
+        label_value(agent),
+        label_value(model),
+        label_value(project)
+    )
+}
+
+/// As the text form wants it: the three characters that would end a value or a line are escaped.
+fn label_value(text: &str) -> String {
+    text.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 #[derive(Debug)]
@@ -138,6 +189,7 @@ impl Drop for Watching {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::numbers::Numbers;
 
     #[test]
     fn the_text_has_every_family_and_buckets_add_up() {
@@ -147,7 +199,10 @@ mod tests {
         let ingested = Ingested { accepted: 5, duplicates: 2, rejected: Vec::new() };
         metrics.ingested(&ingested, Duration::from_millis(3));
         metrics.ingested(&ingested, Duration::from_mins(1));
-        let text = metrics.text(Some(&Health { sessions: 7, ..Health::default() }));
+        let key = SpendingKey { agent: "claude".into(), model: "m\\x".into(), project: "a \"b\"\nc".into() };
+        let counts = Numbers { input: 5, cache_read: 900, unpriced_calls: 2, ..Numbers::default() };
+        let spending = [SpendingRow { key, sums: UsageSums { counts, cost_usd: 1.25 } }];
+        let text = metrics.text(Some(&Health { sessions: 7, ..Health::default() }), &spending);
         for line in [
             "codemie_up 1",
             "codemie_http_requests_total{route=\"/v1/events\",status=\"200\"} 2",
@@ -159,9 +214,16 @@ mod tests {
             "codemie_batch_seconds_bucket{le=\"+Inf\"} 2",
             "codemie_batch_seconds_count 2",
             "codemie_sessions 7",
+            r#"codemie_cost_usd_total{agent="claude",model="m\\x",project="a \"b\"\nc"} 1.25"#,
+            r#"codemie_unpriced_calls_total{agent="claude",model="m\\x",project="a \"b\"\nc"} 2"#,
+            r#"codemie_tokens_total{agent="claude",model="m\\x",project="a \"b\"\nc",kind="cache_read"} 900"#,
+            "# TYPE codemie_cost_usd_total counter",
         ] {
             assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
         }
-        assert!(metrics.text(None).contains("codemie_up 0"));
+        let version = concat!("codemie_build_info{version=\"", env!("CARGO_PKG_VERSION"), "\",");
+        assert!(text.lines().any(|line| line.starts_with(version) && line.ends_with("} 1")), "{text}");
+        let alone = metrics.text(None, &[]);
+        assert!(alone.contains("codemie_up 0") && !alone.contains("codemie_cost"), "{alone}");
     }
 }

@@ -162,6 +162,21 @@ pub struct SeriesRow {
     pub sums: UsageSums,
 }
 
+/// What calls are spent on.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SpendingKey {
+    pub agent: String,
+    pub model: String,
+    /// Empty where it is not known.
+    pub project: String,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub struct SpendingRow {
+    pub key: SpendingKey,
+    pub sums: UsageSums,
+}
+
 /// Everything that happened within one hour of the week.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HourRow {

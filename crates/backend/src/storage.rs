@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 use super::event::Rejected;
 use super::model::{
     ActivityBucket, By, Counted, Facets, Health, HourRow, Page, SeriesRow, Session, SessionDetail,
-    SessionFilter, SessionPage, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
+    SessionFilter, SessionPage, SpendingRow, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
 };
 use super::token::{Owner, Token, TokenHash};
 use wire::Event;
@@ -89,6 +89,9 @@ pub trait Reader: Send + Sync {
 
     /// Sums by the hour of the week, in the filter's zone; hours without anything are left out.
     fn hours(&self, filter: UsageFilter) -> Answer<'_, Vec<HourRow>>;
+
+    /// Sums of all time by agent, model and project, the most expensive first.
+    fn spending(&self) -> Answer<'_, Vec<SpendingRow>>;
 
     /// The state of delivery, with up to `limit` sessions that have gaps.
     fn health(&self, limit: usize) -> Answer<'_, Health>;

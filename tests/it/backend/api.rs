@@ -305,6 +305,16 @@ fn sessions_and_usage_are_asked_for() {
     for line in ["codemie_events_total{outcome=\"accepted\"} 63", "codemie_sessions 7", "codemie_up 1"] {
         assert!(text.lines().any(|found| found == line), "{line} in\n{text}");
     }
+    assert!(text.contains("codemie_build_info{version="), "{text}");
+    let counters = |name: &str| {
+        let values = text.lines().filter(|line| line.starts_with(&format!("{name}{{")));
+        values.map(|line| line.rsplit(' ').next().unwrap().parse::<f64>().unwrap()).sum::<f64>()
+    };
+    let total = &reader.get("/v1/usage?by=agent").json()["total"];
+    let tokens = ["inputTokens", "outputTokens", "cacheReadTokens", "cacheWriteTokens"];
+    let tokens: f64 = tokens.iter().map(|name| total[*name].as_f64().unwrap()).sum();
+    assert!((counters("codemie_cost_usd_total") - total["costUsd"].as_f64().unwrap()).abs() < 1e-9, "{text}");
+    assert!(tokens > 0.0 && (counters("codemie_tokens_total") - tokens).abs() < 0.5, "{text}\n{total}");
 }
 
 #[test]

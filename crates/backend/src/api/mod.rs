@@ -22,6 +22,7 @@ use tokio::sync::{Semaphore, watch};
 use super::dashboard::KnownAgents;
 use super::limits::{self, Rates};
 use super::metrics::Metrics;
+use super::spending::Spending;
 use super::storage::Storage;
 use super::timeouts::Timeouts;
 use auth::Authenticator;
@@ -62,6 +63,7 @@ pub struct Backend {
     pub(super) metrics: Arc<Metrics>,
     tokens: Authenticator,
     health: ReadinessCheck,
+    spending: Spending,
     rates: Rates,
     /// Room for bodies, in KiB.
     bodies: Arc<Semaphore>,
@@ -86,6 +88,7 @@ impl Backend {
             clock: Arc::new(SystemClock),
             metrics: Arc::default(),
             health: ReadinessCheck::default(),
+            spending: Spending::default(),
             rates: Rates::new(options.rate),
             bodies: Arc::new(Semaphore::new(limits::ALL_BODIES >> 10)),
             watchers: Arc::new(Semaphore::new(limits::WATCHERS)),

@@ -169,7 +169,11 @@ pub(super) fn get_live() -> Operation {
 }
 
 pub(super) fn get_metrics() -> Operation {
-    operation("Counters of this node for Prometheus", "text/plain", json!({"type": "string"}))
+    operation(
+        "Counters of this node for Prometheus, and cost and tokens of all time by agent, model and project",
+        "text/plain",
+        json!({"type": "string"}),
+    )
 }
 
 pub(super) fn get_openapi() -> Operation {

@@ -293,5 +293,6 @@ const EXPOSITION: &str = "text/plain; version=0.0.4; charset=utf-8";
 
 pub(super) async fn metrics(State(backend): Shared) -> ([(HeaderName, &'static str); 1], String) {
     let health = backend.storage.health(0).await.ok();
-    ([(header::CONTENT_TYPE, EXPOSITION)], backend.metrics.text(health.as_ref()))
+    let spending = backend.spending.series(&*backend.storage).await.unwrap_or_default();
+    ([(header::CONTENT_TYPE, EXPOSITION)], backend.metrics.text(health.as_ref(), &spending))
 }

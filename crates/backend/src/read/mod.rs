@@ -12,7 +12,7 @@ use tokio::sync::broadcast;
 
 use super::model::{
     ActivityBucket, By, Counted, Facets, Health, HourRow, Page, SeriesRow, Session, SessionDetail,
-    SessionFilter, SessionPage, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
+    SessionFilter, SessionPage, SpendingRow, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
 };
 use super::numbers::Numbers;
 use super::sql::{Columns, Decode, Dialect, Query};
@@ -96,6 +96,10 @@ impl<D: SqlDatabase> Reader for D {
 
     fn hours(&self, filter: UsageFilter) -> Answer<'_, Vec<HourRow>> {
         Box::pin(usage::hours(self, filter))
+    }
+
+    fn spending(&self) -> Answer<'_, Vec<SpendingRow>> {
+        Box::pin(usage::spending(self))
     }
 
     fn health(&self, limit: usize) -> Answer<'_, Health> {

@@ -9,8 +9,8 @@ use std::ops::Range;
 
 use super::{SqlDatabase, fetch, limit_to, numbers_summed};
 use crate::model::{
-    By, Day, HourRow, QUARTERS, Quarter, RowRange, SeriesRow, UsageFilter, UsagePage, UsageRow, UsageSums,
-    covering, moved,
+    By, Day, HourRow, QUARTERS, Quarter, RowRange, SeriesRow, SpendingKey, SpendingRow, UsageFilter,
+    UsagePage, UsageRow, UsageSums, covering, moved,
 };
 use crate::numbers::Numbers;
 use crate::sql::{Columns, Dialect, Query, day, int, numbers, text};
@@ -187,6 +187,28 @@ pub(super) async fn hours(database: &dyn SqlDatabase, filter: UsageFilter) -> Re
         hours.entry((weekday, local.hour())).or_default().add(&sums);
     }
     Ok(hours.into_iter().map(|((weekday, hour), sums)| HourRow { weekday, hour, sums }).collect())
+}
+
+/// Sums of all time by agent, model and project, the most expensive first.
+pub(super) async fn spending(database: &dyn SqlDatabase) -> Result<Vec<SpendingRow>, Error> {
+    let dialect = database.dialect();
+    let mut query = Query::new(format!(
+        "SELECT d.agent AS agent, d.model AS model, d.project AS project, {}, {} AS spent FROM daily d WHERE true",
+        numbers_summed(dialect, "d."),
+        dialect.money_sum("d.")
+    ));
+    within_rows(&mut query, &UsageFilter::default());
+    restrict(&mut query, UsageFilter::default(), true);
+    query.push(" GROUP BY 1, 2, 3 ORDER BY spent DESC, 1, 2, 3");
+    let rows = fetch(database, query, |row| {
+        let key = SpendingKey {
+            agent: text(row, "agent")?,
+            model: text(row, "model")?,
+            project: text(row, "project")?,
+        };
+        Ok(SpendingRow { key, sums: sums_of(row)?.exact() })
+    });
+    Ok(rows.await?.into_iter().filter(|row| row.sums != UsageSums::default()).collect())
 }
 
 /// The sums over all sessions know no branch and no session; for those the quarters of each session are added up.
