@@ -11,8 +11,8 @@ use jiff::tz::TimeZone;
 use serde::{Serialize, Serializer};
 
 pub use query::{
-    ActivityBucket, By, Counted, Cursor, Order, Page, SessionFilter, SessionPage, TimelinePosition,
-    UsageFilter,
+    ActivityBucket, By, Counted, Cursor, Order, OrderBy, OrderKey, Page, SessionFilter, SessionPage,
+    TimelinePosition, UsageFilter,
 };
 pub use record::Record;
 pub use session::{Dimensions, Latest, Life, Session};

@@ -95,6 +95,33 @@ impl Dialect {
         }
     }
 
+    /// A text up to its first line end.
+    pub fn first_line(self, column: &str) -> String {
+        match self {
+            Self::Sqlite => format!("substr({column}, 1, instr({column} || char(10), char(10)) - 1)"),
+            Self::Postgres => format!("split_part({column}, chr(10), 1)"),
+        }
+    }
+
+    /// How long a session was open before its last END, from its stored life.
+    pub fn closed_duration(self, life: &str) -> String {
+        match self {
+            Self::Sqlite => format!("coalesce({life} ->> '$.end.said.durationMs', 0)"),
+            Self::Postgres => format!("coalesce(({life}::json #>> '{{end,said,durationMs}}')::bigint, 0)"),
+        }
+    }
+
+    /// The sum of columns, within 64 bits.
+    pub fn bounded_sum(self, columns: &[&str]) -> String {
+        match self {
+            Self::Sqlite => format!("min({}, {})", columns.join(" + "), i64::MAX),
+            Self::Postgres => {
+                let columns: Vec<_> = columns.iter().map(|column| format!("{column}::numeric")).collect();
+                format!("least({}, {})::bigint", columns.join(" + "), i64::MAX)
+            }
+        }
+    }
+
     /// True where a field of a JSON object is `false`.
     pub fn json_false(self, column: &str, field: &str) -> String {
         match self {

@@ -610,7 +610,7 @@ async fn words_that_many_have_find_them_all(kind: Kind<'_>) {
     for (limit, filter, expected) in [
         (500, named.clone(), all(|_| true)),
         (7, SessionFilter { project: text("oldest"), ..named.clone() }, all(|number| number < 20)),
-        (500, SessionFilter { order: Order::MostExpensive, ..named.clone() }, all(|_| true)),
+        (500, SessionFilter { order: Order::MOST_EXPENSIVE, ..named.clone() }, all(|_| true)),
         (500, SessionFilter { tag: text("blue"), ..SessionFilter::default() }, all(|_| true)),
         (7, SessionFilter { tag: text("rare"), ..named.clone() }, all(|number| number % 100 == 7)),
         (500, SessionFilter { until: Some(Timestamp(MIDNIGHT + 2)), ..named.clone() }, all(|n| n < 600)),

@@ -109,6 +109,7 @@ pub(super) async fn sessions(
         .cursor
         .map(|cursor| cursor.parse())
         .transpose()
+        .and_then(|cursor: Option<Cursor>| Cursor::fitting(cursor, Order::NEWEST))
         .map_err(|error| Refusal::BadRequest(format!("cursor: {error}")))?;
     let page = Page { after: cursor, limit: limit(query.limit, DEFAULT_SESSIONS, Page::MOST)? };
     let at = |moment: Option<Since>| moment.map(|moment| moment.before(now, &TimeZone::UTC));
@@ -124,7 +125,7 @@ pub(super) async fn sessions(
         since: at(query.since),
         until: at(query.until),
         gaps: query.gaps,
-        order: Order::Newest,
+        order: Order::NEWEST,
         tag: None,
         group: query.group,
         search: query.search.filter(|words| !words.is_empty()),

@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::panel::panel;
 use super::session::Amounts;
-use super::table::{Table, cell, heading};
+use super::table::{PageOrder, Table, TableOrder, cell, heading};
 use super::text::{count, grouped, share};
 use crate::model::TimelineEvent;
 use crate::numbers::Numbers;
@@ -34,13 +34,17 @@ struct Limit<'a> {
 }
 
 /// `None` where no proxy saw a call and no limit was reported.
-pub fn panels(events: &[TimelineEvent], amounts: Amounts) -> Option<Markup> {
+pub fn panels(events: &[TimelineEvent], amounts: Amounts, order: &PageOrder<'_>) -> Option<Markup> {
     let (kinds, limits) = (kinds(events), limits(events));
     (!kinds.is_empty() || !limits.is_empty()).then(|| {
         html! {
             div.grid {
-                @if !kinds.is_empty() { (panel("Calls through the proxy", table(&kinds, amounts))) }
-                @if !limits.is_empty() { (panel("Limits", limit_table(&limits))) }
+                @if !kinds.is_empty() {
+                    (panel("Calls through the proxy", table(&kinds, amounts, &order.of("kinds", ("name", false)))))
+                }
+                @if !limits.is_empty() {
+                    (panel("Limits", limit_table(&limits, &order.of("limits", ("name", false)))))
+                }
             }
         }
     })
@@ -83,7 +87,7 @@ fn median(times: &[i64]) -> Option<i64> {
     times.get(times.len().saturating_sub(1) / 2).copied()
 }
 
-fn table(rows: &[(CallKind, Kind)], amounts: Amounts) -> Markup {
+fn table(rows: &[(CallKind, Kind)], amounts: Amounts, order: &TableOrder<'_>) -> Markup {
     let time = |times: &[i64]| median(times).map_or_else(|| "–".to_owned(), |ms| grouped(ms) + " ms");
     let marks = |kind: &Kind| {
         html! {
@@ -92,24 +96,46 @@ fn table(rows: &[(CallKind, Kind)], amounts: Amounts) -> Markup {
         }
     };
     Table::plain()
-        .column(heading("", "Kind"), rows, |(kind, _)| cell("", kind.as_str()))
-        .column(heading("n", "Calls"), rows, |(_, kind)| cell("n", grouped(kind.numbers.api_calls)))
-        .column(heading("n wide", "Tokens"), rows, |(_, kind)| cell("n wide", count(kind.numbers.tokens())))
-        .column(heading("n", "Cost"), rows, |(_, kind)| {
-            cell("n", amounts.spent(&kind.numbers)).title(format!("${}", kind.numbers.money()))
+        .column(heading("", "Kind").by("name"), rows, |(kind, _)| {
+            cell("", kind.as_str()).value(kind.as_str())
         })
-        .column(heading("n", "Answer, median"), rows, |(_, kind)| cell("n", time(&kind.latencies)))
-        .column(heading("n wide", "First token"), rows, |(_, kind)| cell("n wide", time(&kind.first_tokens)))
-        .column(heading("wide", "Of these"), rows, |(_, kind)| cell("small wide", marks(kind)))
+        .column(heading("n", "Calls").by("calls"), rows, |(_, kind)| {
+            cell("n", grouped(kind.numbers.api_calls)).value(kind.numbers.api_calls)
+        })
+        .column(heading("n wide", "Tokens").by("tokens"), rows, |(_, kind)| {
+            cell("n wide", count(kind.numbers.tokens())).value(kind.numbers.tokens())
+        })
+        .column(heading("n", "Cost").by("cost"), rows, |(_, kind)| {
+            let exact = format!("${}", kind.numbers.money());
+            cell("n", amounts.spent(&kind.numbers)).title(exact).value(kind.numbers.dollars())
+        })
+        .column(heading("n", "Answer, median").by("answer"), rows, |(_, kind)| {
+            cell("n", time(&kind.latencies)).value_if(median(&kind.latencies))
+        })
+        .column(heading("n wide", "First token").by("firstToken"), rows, |(_, kind)| {
+            cell("n wide", time(&kind.first_tokens)).value_if(median(&kind.first_tokens))
+        })
+        .column(heading("wide", "Of these").by("marks"), rows, |(_, kind)| {
+            cell("small wide", marks(kind)).value(kind.aborted + kind.repeated)
+        })
+        .ordered(order)
         .scrolling()
 }
 
-fn limit_table(rows: &[Limit<'_>]) -> Markup {
+fn limit_table(rows: &[Limit<'_>], order: &TableOrder<'_>) -> Markup {
     let part = |used: Utilization| share(used.part(), 1.0);
     Table::plain()
-        .column(heading("", "Limit"), rows, |limit| cell("", format!("{} {}", limit.provider, limit.window)))
-        .column(heading("n", "First seen"), rows, |limit| cell("n", part(limit.first)))
-        .column(heading("n", "Last seen"), rows, |limit| cell("n", part(limit.last)))
+        .column(heading("", "Limit").by("name"), rows, |limit| {
+            let name = format!("{} {}", limit.provider, limit.window);
+            cell("", &name).value(&*name)
+        })
+        .column(heading("n", "First seen").by("first"), rows, |limit| {
+            cell("n", part(limit.first)).value(limit.first.part())
+        })
+        .column(heading("n", "Last seen").by("last"), rows, |limit| {
+            cell("n", part(limit.last)).value(limit.last.part())
+        })
+        .ordered(order)
         .scrolling()
 }
 
@@ -158,8 +184,9 @@ mod tests {
         assert_eq!((median(&kinds[0].1.latencies), median(&[])), (Some(100), None));
         let limits = limits(&events);
         assert_eq!((limits.len(), limits[0].first.part(), limits[0].last.part()), (1, 0.25, 0.5));
-        assert!(panels(&events[3..4], Amounts::fine()).is_none());
-        let page = panels(&events, Amounts::fine()).unwrap().into_string();
+        let order = PageOrder { asked: None, address: &|sort| sort.address("/") };
+        assert!(panels(&events[3..4], Amounts::fine(), &order).is_none());
+        let page = panels(&events, Amounts::fine(), &order).unwrap().into_string();
         assert!(
             page.contains("title") && page.contains("1 repeated") && page.contains("anthropic 5h"),
             "{page}"

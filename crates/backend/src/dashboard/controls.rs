@@ -5,6 +5,7 @@ use maud::{Markup, html};
 use super::agents::KnownAgents;
 use super::filter::{Filter, RANGES, Range, Stack};
 use super::frame::{Deployment, Frame};
+use super::sort::Sort;
 use crate::model::{Facets, Session};
 use wire::{EndReason, Status};
 
@@ -61,6 +62,9 @@ pub fn form(filter: &Filter, choices: &Facets, path: &str, more: &Markup) -> Mar
             }
             @if filter.stack != Stack::Agent { input type="hidden" name="stack" value=(filter.stack.name()); }
             @if filter.without_cache { input type="hidden" name="cache" value="without"; }
+            @for (name, value) in Sort::parameters(filter.sort).iter().filter(|(_, value)| !value.is_empty()) {
+                input type="hidden" name=(name) value=(value);
+            }
             (dates(filter))
         }
         @if !parts.is_empty() { (chips(&parts, path)) }

@@ -10,7 +10,10 @@ use axum::response::{IntoResponse, Response};
 use super::Dashboard;
 use super::filter::{FilterParameters, Range};
 use super::routes::Failure;
-use crate::model::{By, Page, Session, UsageRow};
+use super::sort::Sort;
+use super::table::{SortValue, first};
+use super::text::without_date;
+use crate::model::{By, Page, Session, SessionFilter, UsageRow};
 
 /// Rows of one file; more would be asked for by the API.
 const ROWS: usize = 10_000;
@@ -39,7 +42,9 @@ pub(super) async fn download(
     } else {
         let by = By::parse(&table).ok_or(Failure::Absent)?;
         let usage = filter.usage(&frame.now, &facets);
-        of_usage(by, &dashboard.reader.usage(by, usage, 0..ROWS).await?.rows)
+        let mut rows = dashboard.reader.usage(by, usage, 0..ROWS).await?.rows;
+        order(&mut rows, filter.sort.filter(|sort| sort.table == table));
+        of_usage(by, &rows)
     };
     let name = format!("attachment; filename=\"codemie-{table}.csv\"");
     Ok((
@@ -47,6 +52,25 @@ pub(super) async fn download(
         text,
     )
         .into_response())
+}
+
+/// Puts rows in the order in which the page shows them.
+fn order(rows: &mut [UsageRow], asked: Option<Sort>) {
+    let Some(Sort { column, descending, .. }) = asked else { return };
+    let value = |UsageRow { key, sums, .. }: &UsageRow| -> SortValue {
+        let counts = &sums.counts;
+        match column {
+            "name" => without_date(key).into(),
+            "sessions" => counts.sessions.into(),
+            "calls" => counts.api_calls.into(),
+            "input" => counts.input.into(),
+            "cacheRead" => counts.cache_read.into(),
+            "cacheWrite" => counts.cache_write.into(),
+            "output" => counts.output.into(),
+            _ => sums.cost_usd.into(),
+        }
+    };
+    rows.sort_by(|one, two| first(Some(&value(one)), Some(&value(two)), descending));
 }
 
 fn of_usage(by: By, rows: &[UsageRow]) -> String {

@@ -7,10 +7,12 @@ use jiff::ToSpan;
 use jiff::civil::Date;
 use serde::Deserialize;
 
+use super::sort::Sort;
 use super::text::Now;
-use crate::model::{By, Day, Facets, Order, SessionFilter, UsageFilter};
+use crate::model::{By, Day, Facets, Order, OrderBy, SessionFilter, UsageFilter};
 use wire::DEMO;
 use wire::Status;
+use wire::Timestamp;
 
 /// The parameters as they stand in an address. A form sends its empty fields too.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -27,6 +29,7 @@ pub struct FilterParameters {
     tag: String,
     q: String,
     sort: String,
+    order: String,
     after: String,
     zone: String,
     group: String,
@@ -52,13 +55,6 @@ pub const RANGES: [(Range, &str); 5] = [
     (Range::Days(365), "1 year"),
     (Range::All, "All"),
 ];
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Sort {
-    #[default]
-    Time,
-    Cost,
-}
 
 /// What the columns of the cost are split by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -99,7 +95,8 @@ pub struct Filter {
     pub status: Option<Status>,
     pub tag: Option<String>,
     pub words: Option<String>,
-    pub sort: Sort,
+    /// The table that is put in order, if it is not the usual one.
+    pub sort: Option<Sort>,
     /// Where the page begins: what the page before it ended with.
     pub after: Option<String>,
     /// The name of the zone that days and times are shown in, where it is not the dashboard's own.
@@ -124,6 +121,8 @@ pub struct BadParameter {
 }
 
 impl BadParameter {
+    pub const SORT: Self = Self { name: "sort", expected: "a column of a table" };
+    pub const ORDER: Self = Self { name: "order", expected: "asc or desc" };
     pub const ZONE: Self = Self { name: "zone", expected: "a time zone like Europe/Berlin" };
 }
 
@@ -150,11 +149,7 @@ impl FilterParameters {
                     })?)
                 }
             };
-        let sort = match self.sort.as_str() {
-            "" | "time" => Sort::Time,
-            "cost" => Sort::Cost,
-            _ => return Err(BadParameter { name: "sort", expected: "time or cost" }),
-        };
+        let sort = Sort::parse(&self.sort, &self.order)?;
         let status = match self.status.as_str() {
             "" => None,
             text => Some(
@@ -238,11 +233,11 @@ impl Filter {
             ("stack", if self.stack == Stack::Agent { String::new() } else { self.stack.name().into() }),
             ("cache", if self.without_cache { "without".into() } else { String::new() }),
             ("rows", if self.all_rows { "all".into() } else { String::new() }),
-            ("sort", if self.sort == Sort::Cost { "cost".into() } else { String::new() }),
-            ("after", text(&self.after)),
         ];
+        let after = [("after", text(&self.after))];
+        let parameters = parameters.into_iter().chain(Sort::parameters(self.sort)).chain(after);
         let mut address = path.to_owned();
-        for (name, value) in parameters.into_iter().filter(|(_, value)| !value.is_empty()) {
+        for (name, value) in parameters.filter(|(_, value)| !value.is_empty()) {
             address.push(if address.len() == path.len() { '?' } else { '&' });
             address.push_str(name);
             address.push('=');
@@ -272,7 +267,7 @@ impl Filter {
 
     /// The page with the sessions of this filter; its default range is all days.
     pub fn sessions_address(&self) -> String {
-        Self { default: Range::All, ..self.clone() }.address("/sessions")
+        Self { default: Range::All, sort: None, ..self.clone() }.address("/sessions")
     }
 
     /// The demonstration is play money: left out unless it is asked for, or all there is.
@@ -332,11 +327,28 @@ impl Filter {
             since: since.map(|day| day.start_in(&now.zone)),
             until: until.map(|Day(day)| Day(day.saturating_add(1)).start_in(&now.zone)),
             group: self.group.clone(),
-            order: if self.sort == Sort::Cost { Order::MostExpensive } else { Order::Newest },
+            order: self.order(now.at),
             tag: self.tag.clone(),
             search: self.words.clone(),
             ..SessionFilter::default()
         }
+    }
+
+    /// The order of the list of sessions.
+    pub fn order(&self, now: Timestamp) -> Order {
+        let Sort { column, descending, .. } = Sort::of_sessions(self.sort);
+        let by = match column {
+            "name" => OrderBy::Name,
+            "agent" => OrderBy::Agent,
+            "project" => OrderBy::Project,
+            "user" => OrderBy::User,
+            "duration" => OrderBy::Duration(now),
+            "tokens" => OrderBy::Tokens,
+            "cost" => OrderBy::Cost,
+            "status" => OrderBy::Status,
+            _ => OrderBy::Started,
+        };
+        Order { by, descending }
     }
 
     fn bounds(&self, today: Date) -> (Option<Day>, Option<Day>) {
@@ -395,10 +407,8 @@ pub fn encoded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use jiff::tz::TimeZone;
-    use wire::Timestamp;
-
     use super::*;
+    use jiff::tz::TimeZone;
 
     /// Noon of 16 November 2026, in UTC.
     fn now(zone: TimeZone) -> Now {
@@ -424,6 +434,7 @@ mod tests {
             (&[("range", "7d"), ("from", "2026-11-01")], "/?from=2026-11-01"),
             (&[("tag", "foreign")], "/?tag=foreign"),
             (&[("sort", "cost"), ("after", "x=")], "/?sort=cost&after=x%3D"),
+            (&[("sort", "model.name"), ("order", "desc")], "/?sort=model.name&order=desc"),
         ] {
             assert_eq!(filter(pairs).unwrap().address("/"), address);
         }
@@ -438,7 +449,7 @@ mod tests {
             ([("range", "-1d")], "range is not a number of days like 30d, or all"),
             ([("status", "asleep")], "status is not a status of a session"),
             ([("q", "a\0b")], "this is not a text: it holds a NUL"),
-            ([("sort", "size")], "sort is not time or cost"),
+            ([("sort", "size")], "sort is not a column of a table"),
         ] {
             assert_eq!(filter(&pairs).unwrap_err().to_string(), message);
         }

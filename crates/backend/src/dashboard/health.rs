@@ -8,22 +8,26 @@ use super::local_facts::Outbox;
 use super::panel::{figure, figures, panel};
 use super::session::{holes, machine};
 use super::sessions::link;
-use super::table::{Table, cell, heading};
+use super::sort::Sort;
+use super::table::{PageOrder, Table, TableOrder, cell, heading};
 use super::text::grouped;
 use crate::model::{Health, Origin};
 
 /// Sessions with gaps that are shown.
 pub const GAPS: usize = 50;
 
-pub fn page(frame: &Frame, health: &Health, outbox: Option<&[Outbox]>) -> Markup {
+/// `sort`: the order of one of its tables.
+pub fn page(frame: &Frame, health: &Health, outbox: Option<&[Outbox]>, sort: Option<Sort>) -> Markup {
+    let here = |sort: Sort| sort.address("/health");
+    let order = PageOrder { asked: sort, address: &here };
     let backend = frame.deployment == Deployment::Backend;
     let content = html! {
         h1 { "Delivery health" }
         p.lead { "Whether everything that happened has arrived." }
         (totals(frame, health))
-        @if let Some(outbox) = outbox { (panel("Outbox of this machine", sinks(frame, outbox))) }
-        (panel("Sessions with missing events", gaps(frame, health)))
-        @if backend { (panel("Machines", machines(frame, &health.origins))) }
+        @if let Some(outbox) = outbox { (panel("Outbox of this machine", sinks(frame, outbox, &order.of("outbox", ("name", false))))) }
+        (panel("Sessions with missing events", gaps(frame, health, &order.of("gaps", ("received", true)))))
+        @if backend { (panel("Machines", machines(frame, &health.origins, &order.of("machines", ("last", true))))) }
     };
     frame.page(Some(Section::Health), "Delivery health", &content)
 }
@@ -45,7 +49,7 @@ fn totals(frame: &Frame, health: &Health) -> Markup {
     figures(&all)
 }
 
-fn sinks(frame: &Frame, outbox: &[Outbox]) -> Markup {
+fn sinks(frame: &Frame, outbox: &[Outbox], order: &TableOrder<'_>) -> Markup {
     if outbox.is_empty() {
         let next = html! {
             "Everything is kept here. To send it to a backend, set " code { "CODEMIE_BACKEND_URL" }
@@ -54,14 +58,26 @@ fn sinks(frame: &Frame, outbox: &[Outbox]) -> Markup {
         return empty("No receiver is configured", &next);
     }
     let table = Table::default()
-        .column(heading("", "Receiver"), outbox, |sink| {
-            cell("name", html! { (sink.sink) span.sub.narrow { (state(frame, sink)) } })
+        .column(heading("", "Receiver").by("name"), outbox, |sink| {
+            cell("name", html! { (sink.sink) span.sub.narrow { (state(frame, sink)) } }).value(&*sink.sink)
         })
-        .column(heading("n", "Waiting"), outbox, |sink| cell("n", grouped(sink.pending)))
-        .column(heading("n", "Refused"), outbox, |sink| cell("n", grouped(sink.dead)))
-        .column(heading("n wide", "Held back"), outbox, |sink| cell("n wide", grouped(sink.deferred)))
-        .column(heading("wide", "Last delivered"), outbox, |sink| cell("wide", last_delivered(frame, sink)))
-        .column(heading("wide", "State"), outbox, |sink| cell("wide", state(frame, sink)));
+        .column(heading("n", "Waiting").by("waiting"), outbox, |sink| {
+            cell("n", grouped(sink.pending)).value(sink.pending)
+        })
+        .column(heading("n", "Refused").by("refused"), outbox, |sink| {
+            cell("n", grouped(sink.dead)).value(sink.dead)
+        })
+        .column(heading("n wide", "Held back").by("heldBack"), outbox, |sink| {
+            cell("n wide", grouped(sink.deferred)).value(sink.deferred)
+        })
+        .column(heading("wide", "Last delivered").by("delivered"), outbox, |sink| {
+            cell("wide", last_delivered(frame, sink)).value_if(sink.last_delivered)
+        })
+        .column(heading("wide", "State").by("state"), outbox, |sink| {
+            let state = state(frame, sink);
+            cell("wide", &state).value(&*state.0)
+        })
+        .ordered(order);
     html! {
         (table.scrolling())
         @if outbox.iter().any(|sink| sink.dead > 0) {
@@ -101,24 +117,30 @@ fn state(frame: &Frame, sink: &Outbox) -> Markup {
     }
 }
 
-fn gaps(frame: &Frame, health: &Health) -> Markup {
+fn gaps(frame: &Frame, health: &Health, order: &TableOrder<'_>) -> Markup {
     let rows = &health.gaps;
     if rows.is_empty() {
         return html! { p.muted { "None. Of every session that has ended, each event is here." } };
     }
     let received = frame.deployment == Deployment::Backend;
     let table = Table::default()
-        .column(heading("", "Session"), rows, |session| cell("name", link(session)))
-        .column(heading("wide", "Agent"), rows, |session| {
-            cell("wide", controls::agent(frame.agents, &session.life.agent))
+        .column(heading("", "Session").by("name"), rows, |session| {
+            cell("name", link(session)).value(session.name())
         })
-        .column(heading("wide", "User"), rows, |session| {
-            cell("wide", session.life.user.as_deref().unwrap_or(""))
+        .column(heading("wide", "Agent").by("agent"), rows, |session| {
+            cell("wide", controls::agent(frame.agents, &session.life.agent)).value(&*session.life.agent)
         })
-        .column(heading("", "Missing"), rows, |session| cell("", holes(&session.missing_seq())))
-        .column_if(received, heading("", "Last received"), rows, |session| {
-            cell("nowrap", frame.now.ago(session.received_at))
-        });
+        .column(heading("wide", "User").by("user"), rows, |session| {
+            let user = session.life.user.as_deref();
+            cell("wide", user.unwrap_or("")).value_if(user)
+        })
+        .column(heading("", "Missing").by("missing"), rows, |session| {
+            cell("", holes(&session.missing_seq())).value(session.missing_count())
+        })
+        .column_if(received, heading("", "Last received").by("received"), rows, |session| {
+            cell("nowrap", frame.now.ago(session.received_at)).value(session.received_at)
+        })
+        .ordered(order);
     html! {
         (table.scrolling())
         @if health.gap_count > i64::try_from(rows.len()).unwrap_or(i64::MAX) {
@@ -132,22 +154,29 @@ fn gaps(frame: &Frame, health: &Health) -> Markup {
     }
 }
 
-fn machines(frame: &Frame, origins: &[Origin]) -> Markup {
+fn machines(frame: &Frame, origins: &[Origin], order: &TableOrder<'_>) -> Markup {
     if origins.is_empty() {
         return empty("Nothing has arrived yet", &controls::how_to_begin(frame.deployment));
     }
     Table::default()
-        .column(heading("", "Machine"), origins, |origin| {
+        .column(heading("", "Machine").by("name"), origins, |origin| {
             let unknown = || html! { span.muted { "unknown" } };
-            cell("", origin.machine.as_deref().map_or_else(unknown, machine))
+            let name = origin.machine.as_deref();
+            cell("", name.map_or_else(unknown, machine)).value_if(name)
         })
-        .column(heading("", "User"), origins, |origin| cell("", origin.user.as_deref().unwrap_or("")))
-        .column(heading("n", "Events"), origins, |origin| cell("n", grouped(origin.events)))
-        .column(heading("wide", "First received"), origins, |origin| {
-            cell("wide nowrap", frame.now.ago(origin.first_received_at))
+        .column(heading("", "User").by("user"), origins, |origin| {
+            let user = origin.user.as_deref();
+            cell("", user.unwrap_or("")).value_if(user)
         })
-        .column(heading("", "Last received"), origins, |origin| {
-            cell("nowrap", frame.now.ago(origin.last_received_at))
+        .column(heading("n", "Events").by("events"), origins, |origin| {
+            cell("n", grouped(origin.events)).value(origin.events)
         })
+        .column(heading("wide", "First received").by("first"), origins, |origin| {
+            cell("wide nowrap", frame.now.ago(origin.first_received_at)).value(origin.first_received_at)
+        })
+        .column(heading("", "Last received").by("last"), origins, |origin| {
+            cell("nowrap", frame.now.ago(origin.last_received_at)).value(origin.last_received_at)
+        })
+        .ordered(order)
         .scrolling()
 }

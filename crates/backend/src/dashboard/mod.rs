@@ -4,7 +4,7 @@
 //! routes, stream        addresses: ask the read model, make the page
 //! gate, login           who may see it: a token once, then a cookie
 //! local_facts           facts that only a user's own machine has, handed in
-//! filter, model         the parameters of a page, and the answers it shows
+//! filter, sort, model   the parameters of a page, and the answers it shows
 //! overview, sessions, session, live, health    pages: pure, from answers of the read model to HTML
 //! trend, heat_map, chain, steps, activity, cost_curve    parts of one page
 //! csv                   the same numbers as files
@@ -40,6 +40,7 @@ mod routes;
 mod scale;
 mod session;
 mod sessions;
+mod sort;
 mod span;
 mod steps;
 mod stream;

@@ -10,7 +10,8 @@ use super::frame::{Frame, Section, empty};
 use super::model::Overview;
 use super::panel::{Figure, figure, figures, panel_with};
 use super::sessions::COUNTED;
-use super::table::{Cell, Table, cell, heading};
+use super::sort::Sort;
+use super::table::{Cell, PageOrder, Table, cell, heading};
 use super::text::{cents, cost, count, float, grouped, share, without_date};
 use super::trend::Trend;
 use super::{chart, controls, heat_map};
@@ -226,20 +227,35 @@ impl Breakdown<'_> {
     fn table(&self) -> Table {
         let shown = if self.filter.all_rows { self.rows.len() } else { self.rows.len().min(BARS) };
         let mut rows = self.rows[..shown].to_vec();
-        rows.extend(self.rest(&rows));
+        let rest = self.rest(&rows);
+        let fixed = usize::from(rest.is_some());
+        rows.extend(rest);
         let rows = &rows[..];
+        let address = |sort: Sort| self.filter.with(|f| f.sort = Some(sort)).address(PATH);
+        let page = PageOrder { asked: self.filter.sort, address: &address };
+        let order = page.of(self.kind, ("cost", true)).with_fixed(fixed);
         let largest = self.rows.iter().map(|row| row.sums.cost_usd).fold(0.0, f64::max);
         let colour = |name: &str| self.colours.map_or(0, |agents| agents.colour(name));
         Table::bars()
-            .column(heading("", self.kind), rows, |row| self.name(row))
-            .column(heading("", "as a bar"), rows, |row| {
+            .column(heading("", self.heading()).by("name"), rows, |row| self.name(row))
+            .column(heading("", ""), rows, |row| {
                 let class = format!("c{}", colour(&row.key));
                 cell("", chart::bar(row.sums.cost_usd, 0.0, largest, &class))
             })
-            .column(heading("", "share"), rows, |row| {
-                cell("n small muted", share(row.sums.cost_usd, self.whole))
+            .column(heading("n", "Share").by("share"), rows, |row| {
+                cell("n small muted", share(row.sums.cost_usd, self.whole)).value(row.sums.cost_usd)
             })
-            .column(heading("", "cost"), rows, |row| self.amount(row))
+            .column(heading("n", "Cost").by("cost"), rows, |row| self.amount(row).value(row.sums.cost_usd))
+            .ordered(&order)
+    }
+
+    fn heading(&self) -> &'static str {
+        match self.kind {
+            "agent" => "Agent",
+            "model" => "Model",
+            "project" => "Project",
+            _ => "User",
+        }
     }
 
     /// What the rows that are not shown cost together.
@@ -267,7 +283,7 @@ impl Breakdown<'_> {
                 None => span.muted { (name) },
             }
         };
-        cell("", content).title(format!("{}{separator}{calls} calls, {tokens} tokens", row.key))
+        cell("", content).value(name).title(format!("{}{separator}{calls} calls, {tokens} tokens", row.key))
     }
 
     fn amount(&self, row: &UsageRow) -> Cell {

@@ -18,11 +18,12 @@ use super::gate::{Gate, cookies};
 use super::local_facts::Outbox;
 use super::login::{self, GOOD_FOR_MS, safe_target};
 use super::model::{Listing, Overview, SessionView};
+use super::sort::Sort;
 use super::text::Now;
 use super::{Dashboard, assets, csv, health, live, overview, session, sessions, stream, turns};
 use crate::connections::Peer;
 use crate::limits;
-use crate::model::{By, Counted, Page, SessionFilter, TimelinePosition, UsageFilter};
+use crate::model::{By, Counted, Cursor, Page, SessionFilter, TimelinePosition, UsageFilter};
 use crate::storage::Error;
 use crate::timeouts::TooSlow;
 use wire::Status;
@@ -165,11 +166,9 @@ async fn sessions_page(
 ) -> Result<Html<String>, Failure> {
     let (mut frame, filter) = (dashboard.frame(), given.filter(Range::All)?);
     frame.enter_zone(&filter)?;
-    let after = filter
-        .after
-        .as_deref()
-        .map(str::parse)
-        .transpose()
+    let after = filter.after.as_deref().map(str::parse::<Cursor>).transpose();
+    let after = after
+        .and_then(|after| Cursor::fitting(after, filter.order(frame.now.at)))
         .map_err(|error| Failure::BadParameter(format!("{error}")))?;
     let (reader, today, now) = (&dashboard.reader, frame.now.today(), &frame.now);
     let facets = reader.facets().await?;
@@ -197,8 +196,21 @@ async fn sessions_page(
     Ok(page(&sessions::page(&frame, &filter, &view)))
 }
 
-async fn session_page(State(dashboard): Shared, Path(id): Path<String>) -> Result<Response, Failure> {
-    let frame = dashboard.frame();
+/// The parameters of a page that has no filter.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct SortParameters {
+    sort: String,
+    order: String,
+}
+
+async fn session_page(
+    State(dashboard): Shared,
+    Path(id): Path<String>,
+    Query(given): Query<SortParameters>,
+) -> Result<Response, Failure> {
+    let sort = Sort::parse(&given.sort, &given.order)?;
+    let mut frame = dashboard.frame();
     // No database is asked for an id with NUL; not every one could be.
     let found = if id.contains('\0') { None } else { dashboard.reader.session(&id).await? };
     let Some(detail) = found else {
@@ -212,8 +224,8 @@ async fn session_page(State(dashboard): Shared, Path(id): Path<String>) -> Resul
     } else {
         None
     };
-    Ok(page(&session::page(&frame, &SessionView { detail, events: timeline.events, activity }))
-        .into_response())
+    let view = SessionView { detail, events: timeline.events, activity };
+    Ok(page(&session::page(&frame, &view, sort)).into_response())
 }
 
 async fn live_page(State(dashboard): Shared) -> Result<Html<String>, Failure> {
@@ -222,9 +234,13 @@ async fn live_page(State(dashboard): Shared) -> Result<Html<String>, Failure> {
     Ok(page(&live::page(&dashboard.frame(), &running, &recent.sessions)))
 }
 
-async fn health_page(State(dashboard): Shared) -> Result<Html<String>, Failure> {
+async fn health_page(
+    State(dashboard): Shared,
+    Query(given): Query<SortParameters>,
+) -> Result<Html<String>, Failure> {
+    let sort = Sort::parse(&given.sort, &given.order)?;
     let (health, outbox) = tokio::try_join!(dashboard.reader.health(health::GAPS), dashboard.outbox())?;
-    Ok(page(&health::page(&dashboard.frame(), &health, outbox.as_deref())))
+    Ok(page(&health::page(&dashboard.frame(), &health, outbox.as_deref(), sort)))
 }
 
 /// Browsers get a page, programs one line.

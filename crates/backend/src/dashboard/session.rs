@@ -6,9 +6,10 @@ use super::axis::{self, Axis};
 use super::frame::{Deployment, Frame, Section, empty};
 use super::model::SessionView;
 use super::panel::{Figure, facts, figure, figures, panel};
-use super::sessions::{chain_mark, foreign, link, marks};
-use super::table::{Table, cell, heading};
-use super::text::{cents, count, duration, float, grouped, share, short, short_count};
+use super::sessions::{address, chain_mark, foreign, link, marks};
+use super::sort::Sort;
+use super::table::{PageOrder, Table, TableOrder, cell, heading};
+use super::text::{cents, count, duration, float, grouped, share, short, short_count, without_date};
 use super::{activity, calls, chain, chart, controls, steps};
 use crate::model::{ModelRow, Session, SessionDetail, ToolNumbers, ToolRow};
 use crate::numbers::Numbers;
@@ -17,11 +18,14 @@ use wire::PicoDollars;
 use wire::Status;
 use wire::Timestamp;
 
-pub fn page(frame: &Frame, view: &SessionView) -> Markup {
+/// `sort`: the order of one of its tables.
+pub fn page(frame: &Frame, view: &SessionView, sort: Option<Sort>) -> Markup {
     let (session, detail) = (&view.detail.session, &view.detail);
     let (first, last) = span(session, frame.now.at);
     let time = Axis::new(first, last, &axis::closed(&detail.openings));
     let (missing, amounts) = (session.missing_seq(), Amounts::of(session));
+    let here = |sort: Sort| sort.address(&address(&session.id));
+    let order = PageOrder { asked: sort, address: &here };
     let content = html! {
         (title(detail))
         (summary(frame, session))
@@ -30,10 +34,10 @@ pub fn page(frame: &Frame, view: &SessionView) -> Markup {
         (totals(frame, session, amounts))
         (panel("Cost and events over time", activity::chart(frame, view, &time)))
         div.grid {
-            (panel("Models", models(&detail.models, amounts)))
-            (panel("Tools", tools(&detail.tools, foreign(session))))
+            (panel("Models", models(&detail.models, amounts, &order.of("models", ("name", false)))))
+            (panel("Tools", tools(&detail.tools, foreign(session), &order.of("tools", ("calls", true)))))
         }
-        @if view.activity.is_none() { @if let Some(calls) = calls::panels(&view.events, amounts) { (calls) } }
+        @if view.activity.is_none() { @if let Some(calls) = calls::panels(&view.events, amounts, &order) { (calls) } }
         div.grid {
             (panel("Turns", steps::list(frame, view)))
             (panel("Record", record(frame, detail, &missing)))
@@ -169,7 +173,7 @@ impl Amounts {
     }
 }
 
-fn models(rows: &[ModelRow], amounts: Amounts) -> Markup {
+fn models(rows: &[ModelRow], amounts: Amounts, order: &TableOrder<'_>) -> Markup {
     if rows.is_empty() {
         return html! { p.muted { "The agent has not called its model yet." } };
     }
@@ -179,19 +183,30 @@ fn models(rows: &[ModelRow], amounts: Amounts) -> Markup {
         format!("{} read from the cache, {part} of all input", grouped(numbers.cache_read))
     };
     Table::plain()
-        .column(heading("", "Model"), rows, |row| {
-            cell("name", html! { span.line title=(row.model) { (row.model) } })
+        .column(heading("", "Model").by("name"), rows, |row| {
+            cell("name", without_date(&row.model)).title(&*row.model).value(&*row.model)
         })
-        .column(heading("n", "Calls"), rows, |row| cell("n", grouped(row.numbers.api_calls)))
-        .column(heading("n wide", "Input"), rows, |row| cell("n wide", count(row.numbers.input)))
-        .column(heading("n wide", "Cache read"), rows, |row| {
-            cell("n wide", short_count(row.numbers.cache_read)).title(cached(&row.numbers))
+        .column(heading("n", "Calls").by("calls"), rows, |row| {
+            cell("n", grouped(row.numbers.api_calls)).value(row.numbers.api_calls)
         })
-        .column(heading("n wide", "Cache write"), rows, |row| cell("n wide", count(row.numbers.cache_write)))
-        .column(heading("n", "Output"), rows, |row| cell("n", count(row.numbers.output)))
-        .column(heading("n", "Cost"), rows, |row| {
-            cell("n", amounts.spent(&row.numbers)).title(format!("${}", row.numbers.money()))
+        .column(heading("n wide", "Input").by("input"), rows, |row| {
+            cell("n wide", count(row.numbers.input)).value(row.numbers.input)
         })
+        .column(heading("n wide", "Cache read").by("cacheRead"), rows, |row| {
+            let read = row.numbers.cache_read;
+            cell("n wide", short_count(read)).title(cached(&row.numbers)).value(read)
+        })
+        .column(heading("n wide", "Cache write").by("cacheWrite"), rows, |row| {
+            cell("n wide", count(row.numbers.cache_write)).value(row.numbers.cache_write)
+        })
+        .column(heading("n", "Output").by("output"), rows, |row| {
+            cell("n", count(row.numbers.output)).value(row.numbers.output)
+        })
+        .column(heading("n", "Cost").by("cost"), rows, |row| {
+            let exact = format!("${}", row.numbers.money());
+            cell("n", amounts.spent(&row.numbers)).title(exact).value(row.numbers.dollars())
+        })
+        .ordered(order)
         .scrolling()
 }
 
@@ -208,28 +223,34 @@ fn by_name(rows: &[ToolRow]) -> Vec<(&str, ToolNumbers)> {
     tools
 }
 
-fn tools(rows: &[ToolRow], unknown: bool) -> Markup {
+fn tools(rows: &[ToolRow], unknown: bool, order: &TableOrder<'_>) -> Markup {
     let rows = by_name(rows);
     let largest = rows.iter().map(|(_, numbers)| numbers.calls).max().map_or(0.0, float);
     let table = Table::bars()
-        .column(heading("", "Tool"), &rows, |(name, _)| cell("mono", *name).title(*name))
-        .column(heading("", "as a bar"), &rows, |(_, numbers)| {
+        .column(heading("", "Tool").by("name"), &rows, |(name, _)| {
+            cell("mono", *name).title(*name).value(*name)
+        })
+        .column(heading("", ""), &rows, |(_, numbers)| {
             cell("", chart::bar(float(numbers.calls), float(numbers.errors), largest, "c1"))
         })
-        .column(heading("", "calls"), &rows, |(_, numbers)| cell("n", grouped(numbers.calls)))
-        .column(heading("", "failed"), &rows, |(_, numbers)| {
+        .column(heading("n", "Calls").by("calls"), &rows, |(_, numbers)| {
+            cell("n", grouped(numbers.calls)).value(numbers.calls)
+        })
+        .column(heading("n", "Failed").by("failed"), &rows, |(_, numbers)| {
             let failed = html! {
                 @if numbers.errors > 0 { span.bad { (grouped(numbers.errors)) " failed" } }
             };
-            cell("n small", failed)
-        });
+            cell("n small", failed).value(numbers.errors)
+        })
+        .ordered(order);
     html! {
         @if unknown {
             p.muted { "Not known: it never ran through codemie." }
         } @else if rows.is_empty() {
             p.muted { "No tool was called." }
+        } @else {
+            (table)
         }
-        (table)
     }
 }
 

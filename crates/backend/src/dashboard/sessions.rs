@@ -3,10 +3,11 @@
 use maud::{Markup, html};
 
 use super::controls;
-use super::filter::{Filter, Sort};
+use super::filter::Filter;
 use super::frame::{Deployment, Frame, Section, empty};
 use super::model::Listing;
-use super::table::{Table, cell, heading, sortable};
+use super::sort::{SESSIONS, Sort};
+use super::table::{PageOrder, Table, cell, heading};
 use super::text::{self, count, duration, grouped};
 use crate::model::{Counted, Cursor, Facets, Session, SessionPage};
 use wire::Status;
@@ -52,7 +53,6 @@ fn own_fields(filter: &Filter) -> Markup {
             "Search"
             input type="search" name="q" value=[words] placeholder="name, id, project, branch";
         }
-        @if filter.sort == Sort::Cost { input type="hidden" name="sort" value="cost"; }
         (controls::select("status", "Status", &states, filter.status.map(Status::as_str)))
         label.tag {
             "Tag"
@@ -100,24 +100,35 @@ fn table(frame: &Frame, filter: &Filter, view: &Listing) -> Table {
     let rows = &view.page.sessions;
     // On a user's own machine everything is theirs.
     let users = frame.deployment == Deployment::Backend || rows.iter().any(|row| row.life.user.is_some());
+    let address = |sort: Sort| filter.with(|f| f.sort = Some(sort)).address(PATH);
+    let order = PageOrder { asked: filter.sort, address: &address }.of(SESSIONS, ("time", true));
     Table::default()
-        .column(heading("", "Name"), rows, |session| cell("name", name(frame, filter, view, session)))
-        .column(heading("", "Agent"), rows, |session| {
+        .column(heading("", "Name").by("name"), rows, |session| {
+            cell("name", name(frame, filter, view, session))
+        })
+        .column(heading("", "Agent").by("agent"), rows, |session| {
             cell("", controls::agent(frame.agents, &session.life.agent))
         })
-        .column(heading("wide", "Project"), rows, |session| cell("wide place", project(session)))
-        .column_if(users, heading("wide", "User"), rows, |session| {
+        .column(heading("wide", "Project").by("project"), rows, |session| {
+            cell("wide place", project(session))
+        })
+        .column_if(users, heading("wide", "User").by("user"), rows, |session| {
             cell("wide place", line("", session.life.user.as_deref().unwrap_or("")))
         })
-        .column(sortable("wide", "Started", filter, PATH, Sort::Time), rows, |session| {
+        .column(heading("wide", "Started").by("time"), rows, |session| {
             cell("wide nowrap", frame.now.ago(session.started_at()))
         })
-        .column(heading("n wide", "Duration"), rows, |session| {
+        .column(heading("n wide", "Duration").by("duration"), rows, |session| {
             cell("n wide", duration(session.duration_ms(frame.now.at)))
         })
-        .column(heading("n wide", "Tokens"), rows, |session| cell("n wide", count(session.numbers.tokens())))
-        .column(sortable("n", "Cost", filter, PATH, Sort::Cost), rows, |session| cell("n", cost(session)))
-        .column(heading("wide", "Status"), rows, |session| cell("wide", controls::status(session)))
+        .column(heading("n wide", "Tokens").by("tokens"), rows, |session| {
+            cell("n wide", count(session.numbers.tokens()))
+        })
+        .column(heading("n", "Cost").by("cost"), rows, |session| cell("n", cost(session)))
+        .column(heading("wide", "Status").by("status"), rows, |session| {
+            cell("wide", controls::status(session))
+        })
+        .linked(&order)
 }
 
 /// The name with its marks and tags; on a narrow screen also the columns that have no space there.

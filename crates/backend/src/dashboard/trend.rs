@@ -12,8 +12,9 @@ use super::frame::Frame;
 use super::model::Overview;
 use super::panel::panel_with;
 use super::scale::Scale;
+use super::sort::Sort;
 use super::span::{self, TimeColumns};
-use super::table::{Table, cell, heading};
+use super::table::{PageOrder, Table, cell, heading};
 use super::text::{cost, float, grouped, priced, short_count, without_date};
 use crate::model::{SeriesRow, UsageSums};
 
@@ -235,21 +236,32 @@ impl<'a> Trend<'a> {
         let rows = self.columns.spans.iter().zip(&self.sums).map(|(span, sums)| (span, &sums.whole)).rev();
         let used = |sums: &UsageSums| sums.counts.sessions + sums.counts.api_calls > 0;
         let rows: Vec<(&(Date, Date), &UsageSums)> = rows.filter(|(_, sums)| used(sums)).collect();
-        let number = |value: i64| cell("n", grouped(value));
+        let number = |value: i64| cell("n", grouped(value)).value(value);
         let sessions = self.filter.model.is_none();
+        let address = |sort: Sort| self.filter.with(|f| f.sort = Some(sort)).address("/");
+        let order = PageOrder { asked: self.filter.sort, address: &address }.of("day", ("name", false));
         let table = Table::plain()
-            .column(heading("", self.unit()), &rows, |(span, _)| cell("nowrap", date_or_span(**span)))
-            .column_if(sessions, heading("n", "Sessions"), &rows, |(_, sums)| number(sums.counts.sessions))
-            .column(heading("n", "Calls"), &rows, |(_, sums)| number(sums.counts.api_calls))
-            .column(heading("n", "Input"), &rows, |(_, sums)| number(sums.counts.input))
-            .column(heading("n", "Cache read"), &rows, |(_, sums)| number(sums.counts.cache_read))
-            .column(heading("n", "Cache write"), &rows, |(_, sums)| number(sums.counts.cache_write))
-            .column(heading("n", "Output"), &rows, |(_, sums)| number(sums.counts.output))
-            .column(heading("n", "Cost"), &rows, |(_, sums)| {
-                cell("n", cost(sums.cost_usd, sums.counts.unpriced_calls))
-            });
+            .column(heading("", self.unit()).by("name"), &rows, |(span, _)| {
+                cell("nowrap", date_or_span(**span)).value(&*date_or_span(**span))
+            })
+            .column_if(sessions, heading("n", "Sessions").by("sessions"), &rows, |(_, sums)| {
+                number(sums.counts.sessions)
+            })
+            .column(heading("n", "Calls").by("calls"), &rows, |(_, sums)| number(sums.counts.api_calls))
+            .column(heading("n", "Input").by("input"), &rows, |(_, sums)| number(sums.counts.input))
+            .column(heading("n", "Cache read").by("cacheRead"), &rows, |(_, sums)| {
+                number(sums.counts.cache_read)
+            })
+            .column(heading("n", "Cache write").by("cacheWrite"), &rows, |(_, sums)| {
+                number(sums.counts.cache_write)
+            })
+            .column(heading("n", "Output").by("output"), &rows, |(_, sums)| number(sums.counts.output))
+            .column(heading("n", "Cost").by("cost"), &rows, |(_, sums)| {
+                cell("n", cost(sums.cost_usd, sums.counts.unpriced_calls)).value(sums.cost_usd)
+            })
+            .ordered(&order);
         html! {
-            details {
+            details open[order.is_asked_for()] {
                 summary { "As a table; a " (self.unit()) " begins at midnight in " (self.zone_name) }
                 (table.scrolling())
             }

@@ -24,14 +24,38 @@ spelled!(
     }
 );
 
-/// In which order sessions are listed; within one time or cost, by id.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Order {
-    /// The newest start first.
-    #[default]
-    Newest,
-    /// The most expensive first.
-    MostExpensive,
+/// In which order sessions are listed: by one column, then the newest start first, then by id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    pub by: OrderBy,
+    pub descending: bool,
+}
+
+/// The column that sessions are ordered by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OrderBy {
+    Started,
+    /// In lower case.
+    Name,
+    Agent,
+    Project,
+    User,
+    Status,
+    /// How long it was open; one that runs counts from its start until this moment.
+    Duration(Timestamp),
+    Tokens,
+    Cost,
+}
+
+impl Order {
+    pub const NEWEST: Self = Self { by: OrderBy::Started, descending: true };
+    pub const MOST_EXPENSIVE: Self = Self { by: OrderBy::Cost, descending: true };
+}
+
+impl Default for Order {
+    fn default() -> Self {
+        Self::NEWEST
+    }
 }
 
 /// Which sessions; everything given must hold.
@@ -82,27 +106,97 @@ impl Page {
     }
 }
 
-/// A position in a list of sessions: the value it is ordered by, then the id.
+/// A position in a list of sessions: the value of the column it is ordered by, the start, then the id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// The time of the start, or the cost.
-    pub rank: i64,
+    /// `None` where the list is ordered by the start.
+    pub key: Option<OrderKey>,
+    pub started_at: i64,
     pub id: String,
+}
+
+/// A value of the column that sessions are ordered by.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OrderKey {
+    Number(i64),
+    Text(String),
+}
+
+impl OrderKey {
+    /// The value of a session, the same as the database computes it.
+    fn of(session: &Session, by: OrderBy) -> Option<Self> {
+        let text = |text: &str| Some(Self::Text(text.to_owned()));
+        match by {
+            OrderBy::Started => None,
+            OrderBy::Name => {
+                let name = session.name().to_lowercase();
+                text(name.split('\n').next().unwrap_or_default())
+            }
+            OrderBy::Agent => text(&session.life.agent),
+            OrderBy::Project => text(session.project().unwrap_or_default()),
+            OrderBy::User => text(session.life.user.as_deref().unwrap_or_default()),
+            OrderBy::Status => text(session.status().as_str()),
+            OrderBy::Duration(now) => {
+                let closed = session.life.end.as_ref().map_or(0, |end| end.value.duration_ms.get());
+                let running = session.status() == Status::Active;
+                let open = if running { now.0.saturating_sub(session.started_at().0).max(0) } else { 0 };
+                Some(Self::Number(closed.saturating_add(open)))
+            }
+            OrderBy::Tokens => Some(Self::Number(session.numbers.tokens())),
+            OrderBy::Cost => Some(Self::Number(session.numbers.cost)),
+        }
+    }
 }
 
 impl Cursor {
     pub fn after(session: &Session, order: Order) -> Self {
-        let rank = match order {
-            Order::Newest => session.started_at().0,
-            Order::MostExpensive => session.numbers.cost,
-        };
-        Self { rank, id: session.id.clone() }
+        let key = OrderKey::of(session, order.by);
+        Self { key, started_at: session.started_at().0, id: session.id.clone() }
+    }
+
+    /// The number that the list is ordered by, if it is one.
+    pub fn number(&self) -> Option<i64> {
+        match &self.key {
+            None => Some(self.started_at),
+            Some(OrderKey::Number(number)) => Some(*number),
+            Some(OrderKey::Text(_)) => None,
+        }
+    }
+
+    /// The same cursor, if it can be a position in a list of this order.
+    pub fn fitting(cursor: Option<Self>, order: Order) -> Result<Option<Self>, BadCursor> {
+        match cursor {
+            Some(cursor) if !cursor.fits(order) => Err(BadCursor),
+            cursor => Ok(cursor),
+        }
+    }
+
+    fn fits(&self, order: Order) -> bool {
+        match (order.by, &self.key) {
+            (OrderBy::Started, key) => key.is_none(),
+            (OrderBy::Duration(_) | OrderBy::Tokens | OrderBy::Cost, key) => {
+                matches!(key, Some(OrderKey::Number(_)))
+            }
+            (_, key) => matches!(key, Some(OrderKey::Text(_))),
+        }
     }
 }
 
+/// `1768135000000.id`, before it the value: `n250.` for a number, `t66 6f 6f.` (without spaces) for a text.
 impl fmt::Display for Cursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.rank, self.id)
+        match &self.key {
+            None => {}
+            Some(OrderKey::Number(number)) => write!(f, "n{number}.")?,
+            Some(OrderKey::Text(text)) => {
+                f.write_str("t")?;
+                for byte in text.bytes() {
+                    write!(f, "{byte:02x}")?;
+                }
+                f.write_str(".")?;
+            }
+        }
+        write!(f, "{}.{}", self.started_at, self.id)
     }
 }
 
@@ -110,9 +204,50 @@ impl FromStr for Cursor {
     type Err = BadCursor;
 
     fn from_str(text: &str) -> Result<Self, BadCursor> {
-        let (rank, id) = text.split_once('.').ok_or(BadCursor)?;
-        let rank = rank.parse().map_err(|_| BadCursor)?;
-        if id.contains('\0') { Err(BadCursor) } else { Ok(Self { rank, id: id.to_owned() }) }
+        let (key, rest) = match text.as_bytes().first() {
+            Some(b'n' | b't') => {
+                let (key, rest) = text.split_once('.').ok_or(BadCursor)?;
+                (Some(order_key(key)?), rest)
+            }
+            _ => (None, text),
+        };
+        let (started_at, id) = rest.split_once('.').ok_or(BadCursor)?;
+        let started_at = started_at.parse().map_err(|_| BadCursor)?;
+        if id.contains('\0') { Err(BadCursor) } else { Ok(Self { key, started_at, id: id.to_owned() }) }
+    }
+}
+
+fn order_key(text: &str) -> Result<OrderKey, BadCursor> {
+    if let Some(number) = text.strip_prefix('n') {
+        return number.parse().map(OrderKey::Number).map_err(|_| BadCursor);
+    }
+    let digits = text.strip_prefix('t').map(str::as_bytes).ok_or(BadCursor)?;
+    let byte = |pair: &[u8]| {
+        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
+        u8::from_str_radix(pair, 16).ok().filter(|byte| *byte != 0)
+    };
+    let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+    let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
+    text.map(OrderKey::Text).ok_or(BadCursor)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cursors_are_read_as_they_are_written() {
+        let texts = ["1700.a.b", "n-5.1700.x", "t.1700.x", "tc3a92e2e.1700.x"];
+        for text in texts {
+            assert_eq!(text.parse::<Cursor>().unwrap().to_string(), text);
+        }
+        let cursor: Cursor = "tc3a92e2e.1700.x".parse().unwrap();
+        assert_eq!((cursor.key.clone(), cursor.number()), (Some(OrderKey::Text("é..".into())), None));
+        let name = Order { by: OrderBy::Name, descending: false };
+        assert!(cursor.fits(name) && !cursor.fits(Order::NEWEST) && !cursor.fits(Order::MOST_EXPENSIVE));
+        for wrong in ["", "x", "1700", "n.1.x", "t6.1.x", "t00.1.x", "tff.1.x", "t+1.1.x", "n5.x", "1.a\0"] {
+            assert!(wrong.parse::<Cursor>().is_err(), "{wrong}");
+        }
     }
 }
 

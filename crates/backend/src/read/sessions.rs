@@ -3,8 +3,8 @@
 use super::chain::chain;
 use super::{SqlDatabase, fetch, limit_to};
 use crate::model::{
-    ActivityBucket, Counted, Cursor, ModelRow, Order, Page, Session, SessionDetail, SessionFilter,
-    SessionPage, TimelineEvent, TimelinePage, TimelinePosition, ToolNumbers, ToolRow,
+    ActivityBucket, Counted, Cursor, ModelRow, Order, OrderBy, OrderKey, Page, Session, SessionDetail,
+    SessionFilter, SessionPage, TimelineEvent, TimelinePage, TimelinePosition, ToolNumbers, ToolRow,
 };
 use crate::sql::{self, Columns, Dialect, Query, int, numbers, session_columns, text, time};
 use crate::storage::Error;
@@ -44,26 +44,31 @@ async fn found(
     after: Option<&Cursor>,
     limit: usize,
 ) -> Result<Option<Vec<Session>>, Error> {
-    let rank_by = match filter.order {
-        Order::Newest if !filter.looks_at_words() => return Ok(None),
-        Order::Newest => "w.started_at",
-        Order::MostExpensive => "w.cost",
+    let Order { by, descending } = filter.order;
+    let rank_by = match by {
+        OrderBy::Started if filter.looks_at_words() => "w.started_at",
+        OrderBy::Cost => "w.cost",
+        _ => return Ok(None),
     };
+    let (direction, not_before) = if descending { ("DESC", "<=") } else { ("ASC", ">=") };
     let mut query = Query::new(format!(
         "SELECT w.session AS session, {rank_by} AS ordered_by FROM session_list w WHERE true"
     ));
     match_words(database.dialect(), &mut query, filter);
     query.and("w.started_at >=", filter.since);
     query.and("w.started_at <", filter.until);
-    query.and(&format!("{rank_by} <="), after.map(|cursor| cursor.rank));
-    query.push(&format!(" ORDER BY {rank_by} DESC LIMIT {FOUND}"));
+    query.and(&format!("{rank_by} {not_before}"), after.and_then(Cursor::number));
+    query.push(&format!(" ORDER BY {rank_by} {direction} LIMIT {FOUND}"));
     let found = fetch(database, query, |row| Ok((int(row, "session")?, int(row, "ordered_by")?))).await?;
     // Sessions behind the last one were left off, and perhaps some of the same rank.
     let left_off = found.last().filter(|_| found.len() == FOUND).map(|(_, rank)| *rank);
     let numbers: Vec<_> = found.into_iter().map(|(number, _)| number).collect();
     let query = listed(database.dialect(), filter.clone(), after.cloned(), limit, Matching::These(&numbers));
     let sessions = fetch(database, query, sql::session).await?;
-    let before = |rank| sessions.iter().all(|session| Cursor::after(session, filter.order).rank > rank);
+    let before = |rank: i64| {
+        let ranks = sessions.iter().filter_map(|session| Cursor::after(session, filter.order).number());
+        ranks.into_iter().all(|found| if descending { found > rank } else { found < rank })
+    };
     let certain = left_off.is_none_or(|rank| sessions.len() == limit && before(rank));
     Ok(certain.then_some(sessions))
 }
@@ -264,17 +269,54 @@ fn listed(
 ) -> Query {
     let (mut query, order) = (all(), filter.order);
     restrict(dialect, &mut query, filter, matching);
-    let rank_by = match order {
-        Order::Newest => "s.started_at",
-        Order::MostExpensive => "s.cost",
+    let (direction, beyond) = if order.descending { ("DESC", "<") } else { ("ASC", ">") };
+    let Some(key) = order_key(dialect, &mut query, order.by) else {
+        if let Some(Cursor { started_at, id, .. }) = after {
+            let (start, id) = (query.bind(started_at), query.bind(id));
+            query.push(&format!(" AND (s.started_at, s.id) {beyond} ({start}, {id})"));
+        }
+        query.push(&format!(" ORDER BY s.started_at {direction}, s.id {direction}"));
+        limit_to(&mut query, limit);
+        return query;
     };
-    if let Some(Cursor { rank, id }) = after {
-        let (rank, id) = (query.bind(rank), query.bind(id));
-        query.push(&format!(" AND ({rank_by}, s.id) < ({rank}, {id})"));
+    if let Some(Cursor { key: Some(at), started_at, id }) = after {
+        let at = match at {
+            OrderKey::Number(number) => query.bind(number),
+            OrderKey::Text(text) => query.bind(text),
+        };
+        let (start, id) = (query.bind(started_at), query.bind(id));
+        query.push(&format!(
+            " AND ({key} {beyond} {at} OR ({key} = {at} AND (s.started_at, s.id) < ({start}, {id})))"
+        ));
     }
-    query.push(&format!(" ORDER BY {rank_by} DESC, s.id DESC"));
+    // Whichever way round: of the same value the newest is first.
+    query.push(&format!(" ORDER BY {key} {direction}, s.started_at DESC, s.id DESC"));
     limit_to(&mut query, limit);
     query
+}
+
+/// The value of a session that a list is ordered by, as [`OrderKey`] has it; `None` for the start, which is in every order.
+fn order_key(dialect: Dialect, query: &mut Query, by: OrderBy) -> Option<String> {
+    Some(match by {
+        OrderBy::Started => return None,
+        // The words that a session is searched by begin with its name.
+        OrderBy::Name => {
+            let name = dialect.first_line("w.words");
+            format!("(SELECT {name} FROM session_list w WHERE w.session = s.n)")
+        }
+        OrderBy::Agent => "s.agent".to_owned(),
+        OrderBy::Project => "coalesce(s.project, '')".to_owned(),
+        OrderBy::User => "coalesce(s.user_name, '')".to_owned(),
+        OrderBy::Status => "s.status".to_owned(),
+        OrderBy::Duration(now) => {
+            let (closed, now) = (dialect.closed_duration("s.life"), query.bind(now));
+            format!(
+                "({closed} + CASE WHEN s.status = 'active' AND s.started_at < {now} THEN {now} - s.started_at ELSE 0 END)"
+            )
+        }
+        OrderBy::Tokens => dialect.bounded_sum(&["s.input", "s.output", "s.cache_read", "s.cache_write"]),
+        OrderBy::Cost => "s.cost".to_owned(),
+    })
 }
 
 fn restrict(dialect: Dialect, query: &mut Query, filter: SessionFilter, matching: Matching<'_>) {
@@ -372,7 +414,7 @@ mod tests {
         let conn = rusqlite::Connection::open(&path).unwrap();
         let text = |text: &str| Some(text.to_owned());
         let gaps = || SessionFilter { gaps: true, ..SessionFilter::default() };
-        let after = Cursor { rank: 1, id: "x".to_owned() };
+        let after = Cursor { key: None, started_at: 1, id: "x".to_owned() };
         for (filter, after) in [
             (gaps(), None),
             (gaps(), Some(after)),
