@@ -20,7 +20,7 @@ use crate::registry;
 use crate::report::open::{open, recover};
 use crate::store::{self, Store, View};
 use backend;
-use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, Outbox, router};
+use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, Outbox, Titles, router};
 use backend::token::new_key;
 use system::clock::{Clock, SystemClock};
 
@@ -134,9 +134,23 @@ fn entrance(address: SocketAddr, code: &str) -> String {
     format!("http://{address}/enter?code={code}")
 }
 
+/// Sessions that a search finds by their titles. Why 2,000: nobody pages through more, and each is a value of the query.
+const TITLED: usize = 2000;
+
 /// What the local store knows beyond the events in the mirror.
 struct ThisMachine {
     store: Mutex<Store>,
+}
+
+impl ThisMachine {
+    /// What the store answers; nothing, and a line in the log, if it cannot be read.
+    fn ask<T: Default>(&self, ask: impl FnOnce(&View<'_>) -> Result<T, store::Error>) -> T {
+        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
+        store.read(ask).unwrap_or_else(|error| {
+            tracing::warn!(%error, "the store cannot be read");
+            T::default()
+        })
+    }
 }
 
 impl LocalFacts for ThisMachine {
@@ -148,9 +162,16 @@ impl LocalFacts for ThisMachine {
         "codemie dashboard"
     }
 
+    fn titles(&self, ids: &[String]) -> Titles {
+        Titles(self.ask(|view| view.titles(ids)).into_iter().collect())
+    }
+
+    fn titled(&self, text: &str) -> Vec<String> {
+        self.ask(|view| view.titled(text, TITLED))
+    }
+
     fn outbox(&self) -> Option<Vec<Outbox>> {
-        let mut store = self.store.lock().unwrap_or_else(PoisonError::into_inner);
-        let receivers = store.read(|view: &View<'_>| {
+        Some(self.ask(|view| {
             let receivers = view.sinks()?.into_iter().map(|sink| {
                 let count = view.sink_count(&sink)?;
                 let retry_at = sink.again_at();
@@ -167,10 +188,6 @@ impl LocalFacts for ThisMachine {
                 })
             });
             receivers.collect::<Result<_, store::Error>>()
-        });
-        Some(receivers.unwrap_or_else(|error| {
-            tracing::warn!(%error, "the outbox cannot be read");
-            Vec::new()
         }))
     }
 }

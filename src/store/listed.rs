@@ -70,6 +70,25 @@ fn read(row: &Row<'_>) -> rusqlite::Result<ListedSession> {
 }
 
 impl View<'_> {
+    /// The titles of these sessions, under the ids that people see.
+    pub fn titles(&self, ids: &[String]) -> Result<Vec<(String, String)>, Error> {
+        let ids = serde_json::to_string(ids).unwrap_or_default();
+        let sql = "SELECT id, title FROM session
+                     WHERE id IN (SELECT value FROM json_each(?1)) AND former_id IS NULL AND title IS NOT NULL
+                   UNION ALL SELECT former_id, title FROM session
+                     WHERE former_id IN (SELECT value FROM json_each(?1)) AND title IS NOT NULL";
+        self.all(sql, [ids], |row| Ok((row.get(0)?, row.get(1)?)))
+    }
+
+    /// The sessions with this text in their title, the newest first and no more than `most`. Not in SQL, which knows the cases
+    /// of ASCII alone.
+    pub fn titled(&self, text: &str, most: usize) -> Result<Vec<String>, Error> {
+        let (text, read) = (text.to_lowercase(), |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, String>(1)?)));
+        let sql = "SELECT ifnull(former_id, id), title FROM session WHERE title IS NOT NULL ORDER BY started_at DESC";
+        let with = self.all(sql, [], read)?.into_iter().filter(|(_, title)| title.to_lowercase().contains(&text));
+        Ok(with.map(|(id, _)| id).take(most).collect())
+    }
+
     /// The first, so many of them.
     pub fn listed(&self, filter: &Filter, most: usize) -> Result<Vec<ListedSession>, Error> {
         let Condition { sql, values } = self.condition(filter)?;

@@ -129,6 +129,7 @@ pub(super) async fn sessions(
         tag: None,
         group: query.group,
         search: query.search.filter(|words| !words.is_empty()),
+        also: Vec::new(),
     };
     let page = backend.storage.sessions(filter, page).await?;
     let sessions = page.sessions.iter().map(|session| Record::of(session, now)).collect();

@@ -65,6 +65,7 @@ fn cut_off(end: &Session, number: &str, text: &str) -> Markup {
 fn node(frame: &Frame, session: &Session, here: bool, amounts: Amounts) -> Markup {
     let inside = html! {
         b { (session.name()) }
+        (frame.title(session, "small"))
         span.muted.small {
             (amounts.spent(&session.numbers)) " · " (duration(session.duration_ms(frame.now.at)))
             @if session.status() == Status::Active { " · running" }

@@ -30,10 +30,12 @@ pub(super) async fn download(
     frame.enter_zone(&filter)?;
     let facets = dashboard.reader.facets().await?;
     let text = if sessions {
+        let also = dashboard.titled(filter.words.as_deref()).await?;
+        let asked = SessionFilter { also, ..filter.sessions(&frame.now, &facets) };
         let mut rows = Vec::new();
         let mut page = Page::first(Page::MOST);
         while rows.len() < ROWS {
-            let more = dashboard.reader.sessions(filter.sessions(&frame.now, &facets), page).await?;
+            let more = dashboard.reader.sessions(asked.clone(), page).await?;
             rows.extend(more.sessions);
             let Some(next) = more.next else { break };
             page = Page { after: Some(next), limit: Page::MOST };

@@ -5,7 +5,9 @@ use maud::{DOCTYPE, Markup, html};
 use super::agents::KnownAgents;
 use super::assets::{ICON, SCRIPT, STYLE};
 use super::filter::{BadParameter, Filter};
+use super::local_facts::Titles;
 use super::text::Now;
+use crate::model::Session;
 
 /// Where the dashboard runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,7 +34,7 @@ const SECTIONS: [(Section, &str, &str); 4] = [
     (Section::Health, "/health", "Health"),
 ];
 
-/// When and where a page is shown, and the agents it knows.
+/// When and where a page is shown, the agents it knows, and the titles of its sessions.
 #[derive(Clone, Debug)]
 pub struct Frame {
     pub now: Now,
@@ -40,6 +42,8 @@ pub struct Frame {
     pub zone_name: String,
     pub deployment: Deployment,
     pub agents: KnownAgents,
+    /// Of the sessions on the page, on a user's own machine.
+    pub titles: Titles,
 }
 
 impl Frame {
@@ -50,6 +54,19 @@ impl Frame {
             self.zone_name.clone_from(name);
         }
         Ok(())
+    }
+
+    /// What is on these pages and what is not.
+    fn promise(&self) -> &'static str {
+        match self.deployment {
+            Deployment::Backend => "numbers only, no prompts and no code",
+            Deployment::Local => "titles stay on this machine; what is sent is numbers",
+        }
+    }
+
+    /// What a session is about, where that is known, in an element of this class.
+    pub fn title(&self, session: &Session, class: &str) -> Markup {
+        html! { @if let Some(title) = self.titles.of(session) { " " span class={ "title " (class) } { (title) } } }
     }
 
     pub fn page(&self, section: Option<Section>, title: &str, content: &Markup) -> Markup {
@@ -72,7 +89,7 @@ impl Frame {
         };
         let footer = html! {
             footer {
-                "codemie " (env!("CARGO_PKG_VERSION")) " · numbers only, no prompts and no code · made "
+                "codemie " (env!("CARGO_PKG_VERSION")) " · " (self.promise()) " · made "
                 (self.now.ago(self.now.at))
             }
         };

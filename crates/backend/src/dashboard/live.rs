@@ -53,7 +53,10 @@ pub fn running_row(frame: &Frame, session: &Session) -> Markup {
     let prompts = human::counted(usize::try_from(session.numbers.prompts).unwrap_or(0), "prompt");
     html! {
         li id={ "run-" (session.id) } {
-            b { (link(session)) @if chained(session) { (chain_mark("chain")) } (marks(session)) }
+            b {
+                (link(session)) @if chained(session) { (chain_mark("chain")) } (marks(session))
+                (frame.title(session, ""))
+            }
             (controls::agent(frame.agents, &session.life.agent))
             (project_and_user(session))
             span.end {
@@ -102,6 +105,7 @@ pub fn event_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
             b {
                 (link(session))
                 (neighbour(session, what))
+                (frame.title(session, ""))
             }
             (controls::agent(frame.agents, &session.life.agent))
             (project_and_user(session))

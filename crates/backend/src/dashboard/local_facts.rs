@@ -1,10 +1,13 @@
 //! Facts that only a user's own machine has, for the dashboard there: they are in its store, not in the backend.
 
+use std::collections::HashMap;
+
 use super::agents::KnownAgents;
+use crate::model::Session;
 use wire::Timestamp;
 
-/// The facts that a local dashboard shows beside the read model. Further facts of a machine (titles of conversations,
-/// states of running agents) are one more method each, with nothing as their default.
+/// The facts that a local dashboard shows beside the read model. Those that not every machine has are nothing by default.
+/// Each call may be slow: it runs on a thread of its own.
 pub trait LocalFacts: Send + Sync {
     /// The agents that codemie starts by their names.
     fn agents(&self) -> KnownAgents;
@@ -12,9 +15,30 @@ pub trait LocalFacts: Send + Sync {
     /// The command that prints a new address of this dashboard.
     fn command(&self) -> &'static str;
 
-    /// The state of each receiver; `None` where nothing is sent. It may be slow: it runs on a thread of its own.
+    /// The state of each receiver; `None` where nothing is sent.
     fn outbox(&self) -> Option<Vec<Outbox>> {
         None
+    }
+
+    /// The titles of these sessions, as far as they have one.
+    fn titles(&self, _ids: &[String]) -> Titles {
+        Titles::default()
+    }
+
+    /// The ids of the sessions with this text in their title, in any case; the newest ones, where there are many.
+    fn titled(&self, _text: &str) -> Vec<String> {
+        Vec::new()
+    }
+}
+
+/// What conversations are about, by the id of the session. Titles may be words of a conversation, so they are on the user's
+/// own machine alone: in no event and in no backend.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Titles(pub HashMap<String, String>);
+
+impl Titles {
+    pub fn of(&self, session: &Session) -> Option<&str> {
+        self.0.get(&session.id).map(String::as_str)
     }
 }
 

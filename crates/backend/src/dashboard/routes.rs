@@ -15,7 +15,7 @@ use serde::Deserialize;
 use super::filter::{FilterParameters, Range, Stack, encoded};
 use super::frame::{Deployment, Frame, empty};
 use super::gate::{Gate, cookies};
-use super::local_facts::Outbox;
+use super::local_facts::{Outbox, Titles};
 use super::login::{self, GOOD_FOR_MS, safe_target};
 use super::model::{Listing, Overview, SessionView};
 use super::sort::Sort;
@@ -172,7 +172,10 @@ async fn sessions_page(
         .map_err(|error| Failure::BadParameter(format!("{error}")))?;
     let (reader, today, now) = (&dashboard.reader, frame.now.today(), &frame.now);
     let facets = reader.facets().await?;
-    let asked = filter.sessions(now, &facets);
+    let asked = SessionFilter {
+        also: dashboard.titled(filter.words.as_deref()).await?,
+        ..filter.sessions(now, &facets)
+    };
     let first = after.is_none();
     let demo = async {
         match asked.without_agent {
@@ -192,6 +195,7 @@ async fn sessions_page(
     let total = if first && listing.next.is_none() { Some(Counted::of(&listing.sessions)) } else { all };
     let (ids, reopened) = sessions::unlinked(&listing.sessions);
     let chained = reader.chained(ids, reopened).await?.into_iter().collect();
+    frame.titles = dashboard.titles(&listing.sessions).await?;
     let view = Listing { facets, page: listing, total, chained, demo_left_out };
     Ok(page(&sessions::page(&frame, &filter, &view)))
 }
@@ -216,6 +220,9 @@ async fn session_page(
     let Some(detail) = found else {
         return Ok((StatusCode::NOT_FOUND, page(&session::absent(&frame, &id))).into_response());
     };
+    let around =
+        [&detail.session].into_iter().chain(&detail.chain).chain(&detail.parent).chain(&detail.children);
+    frame.titles = dashboard.titles(around).await?;
     let mut timeline = dashboard.reader.timeline(&id, TimelinePosition::default(), EVENTS).await?;
     turns::order(&mut timeline.events);
     let activity = if timeline.next.is_some() {
@@ -231,7 +238,9 @@ async fn session_page(
 async fn live_page(State(dashboard): Shared) -> Result<Html<String>, Failure> {
     let running = dashboard.running().await?;
     let recent = dashboard.reader.sessions(SessionFilter::default(), Page::first(RECENT)).await?;
-    Ok(page(&live::page(&dashboard.frame(), &running, &recent.sessions)))
+    let mut frame = dashboard.frame();
+    frame.titles = dashboard.titles(running.iter().chain(&recent.sessions)).await?;
+    Ok(page(&live::page(&frame, &running, &recent.sessions)))
 }
 
 async fn health_page(
@@ -350,7 +359,8 @@ impl Dashboard {
     pub(super) fn frame(&self) -> Frame {
         let deployment =
             if matches!(self.gate, Gate::Once(_)) { Deployment::Local } else { Deployment::Backend };
-        Frame { now: self.now(), zone_name: self.zone_name.clone(), deployment, agents: self.agents }
+        let (zone_name, titles) = (self.zone_name.clone(), Titles::default());
+        Frame { now: self.now(), zone_name, deployment, agents: self.agents, titles }
     }
 
     pub(super) async fn running(&self) -> Result<Vec<crate::model::Session>, Error> {
@@ -360,8 +370,25 @@ impl Dashboard {
 
     async fn outbox(&self) -> Result<Option<Vec<Outbox>>, Error> {
         let Some(facts) = self.local.clone() else { return Ok(None) };
-        let asked = tokio::task::spawn_blocking(move || facts.outbox()).await;
-        asked.map_err(|error| Error::Failed(error.to_string()))
+        aside(move || facts.outbox()).await
+    }
+
+    /// What these sessions are about, as far as this machine knows.
+    pub(super) async fn titles<'a>(
+        &self,
+        sessions: impl IntoIterator<Item = &'a crate::model::Session>,
+    ) -> Result<Titles, Error> {
+        let Some(facts) = self.local.clone() else { return Ok(Titles::default()) };
+        let ids: Vec<String> = sessions.into_iter().map(|session| session.id.clone()).collect();
+        aside(move || facts.titles(&ids)).await
+    }
+
+    /// The sessions with this text in their title.
+    pub(super) async fn titled(&self, text: Option<&str>) -> Result<Vec<String>, Error> {
+        let (Some(facts), Some(text)) = (self.local.clone(), text.map(str::to_owned)) else {
+            return Ok(Vec::new());
+        };
+        aside(move || facts.titled(&text)).await
     }
 
     /// The cookie for a secret that may read.
@@ -376,6 +403,11 @@ impl Dashboard {
             pass.to_cookie()
         )))
     }
+}
+
+/// On a thread that may be kept waiting.
+async fn aside<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
+    tokio::task::spawn_blocking(ask).await.map_err(|error| Error::Failed(error.to_string()))
 }
 
 fn page(markup: &Markup) -> Html<String> {

@@ -28,6 +28,7 @@ pub fn page(frame: &Frame, view: &SessionView, sort: Option<Sort>) -> Markup {
     let order = PageOrder { asked: sort, address: &here };
     let content = html! {
         (title(detail))
+        @if let Some(title) = frame.titles.of(session) { p.about { (title) } }
         (summary(frame, session))
         @if !missing.is_empty() { (incomplete(&missing)) }
         @if detail.chain.len() > 1 { (chain::panel(frame, detail, amounts)) }

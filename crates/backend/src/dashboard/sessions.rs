@@ -29,7 +29,7 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
             }
             (controls::ranges(filter, PATH))
         }
-        (controls::form(filter, facets, PATH, &own_fields(filter)))
+        (controls::form(filter, facets, PATH, &own_fields(frame, filter)))
         @if view.demo_left_out { (controls::demo_left_out(filter, PATH)) }
         div.panel {
             @if listing.sessions.is_empty() {
@@ -45,13 +45,13 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
 }
 
 /// The fields of the form that this page alone has.
-fn own_fields(filter: &Filter) -> Markup {
+fn own_fields(frame: &Frame, filter: &Filter) -> Markup {
     let states: Vec<String> = Status::ALL.iter().map(|status| status.as_str().to_owned()).collect();
     let (words, tag) = (filter.words.as_deref(), filter.tag.as_deref());
     html! {
         label.grow {
             "Search"
-            input type="search" name="q" value=[words] placeholder="name, id, project, branch";
+            input type="search" name="q" value=[words] placeholder=(if frame.deployment == Deployment::Local { "title, name, id, project, branch" } else { "name, id, project, branch" });
         }
         (controls::select("status", "Status", &states, filter.status.map(Status::as_str)))
         label.tag {
@@ -137,6 +137,7 @@ fn name(frame: &Frame, filter: &Filter, view: &Listing, session: &Session) -> Ma
         (link(session))
         @if chained(session) || view.chained.contains(&session.id) { (chain_mark("chain")) }
         (marks(session)) (tags(filter, session))
+        (frame.title(session, "sub"))
         span.sub.narrow { (frame.now.ago(session.started_at())) " · " (controls::status(session)) }
     }
 }

@@ -140,7 +140,8 @@ async fn reset(
     sender: &mpsc::Sender<Event>,
     seen: &mut SeenOpenings,
 ) -> Result<(), Ended> {
-    let (frame, running) = (dashboard.frame(), dashboard.running().await?);
+    let (mut frame, running) = (dashboard.frame(), dashboard.running().await?);
+    frame.titles = dashboard.titles(&running).await?;
     for session in &running {
         seen.news(session, frame.now.at);
     }
@@ -155,8 +156,9 @@ async fn show(
     seen: &mut SeenOpenings,
     ids: Vec<String>,
 ) -> Result<(), Ended> {
-    let frame: Frame = dashboard.frame();
+    let mut frame: Frame = dashboard.frame();
     let mut sessions = dashboard.reader.sessions_by_id(ids).await?;
+    frame.titles = dashboard.titles(&sessions).await?;
     // The page puts each on top of the one before.
     sessions.sort_by_key(|session| (session.last_at, session.started_at()));
     for session in &sessions {

@@ -82,6 +82,8 @@ pub struct SessionFilter {
     pub group: Option<String>,
     /// Contained in its name, project, repository, branch, group, tags, user, or ids; upper and lower case are the same.
     pub search: Option<String>,
+    /// Sessions that the search finds by something else than what is stored here: on a user's own machine, by their titles.
+    pub also: Vec<String>,
 }
 
 impl SessionFilter {

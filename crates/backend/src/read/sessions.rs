@@ -360,14 +360,19 @@ fn restrict(dialect: Dialect, query: &mut Query, filter: SessionFilter, matching
 }
 
 fn match_words(dialect: Dialect, query: &mut Query, filter: &SessionFilter) {
-    let parts = [
-        ("w.tags", filter.tag.as_ref().map(|tag| format!("\n{}\n", tag.to_lowercase()))),
-        ("w.words", filter.search.as_ref().map(|words| words.to_lowercase())),
-    ];
-    for (column, part) in parts {
-        if let Some(part) = part {
-            let part = query.bind(part);
-            query.push(&format!(" AND {}", dialect.contains(column, &part)));
+    if let Some(tag) = &filter.tag {
+        let tag = query.bind(format!("\n{}\n", tag.to_lowercase()));
+        query.push(&format!(" AND {}", dialect.contains("w.tags", &tag)));
+    }
+    if let Some(words) = &filter.search {
+        let words = query.bind(words.to_lowercase());
+        let found = dialect.contains("w.words", &words);
+        if filter.also.is_empty() {
+            query.push(&format!(" AND {found}"));
+        } else {
+            let also = query.bind(filter.also.clone());
+            let also = dialect.among("t.id", &also);
+            query.push(&format!(" AND ({found} OR w.session IN (SELECT t.n FROM session t WHERE {also}))"));
         }
     }
     query.and_equal("w.grp", filter.group.clone());
