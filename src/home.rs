@@ -45,6 +45,11 @@ impl Home {
         self.0.join("dashboard.db")
     }
 
+    /// The same beside all other conversations of this machine.
+    pub fn history_database(&self) -> PathBuf {
+        self.0.join("history.db")
+    }
+
     /// The published records, one file per session.
     pub fn published_sessions(&self) -> PathBuf {
         self.0.join("metrics").join("sessions")

@@ -4,6 +4,10 @@
 //! the mirror no longer fits the store (sessions were pruned, the store was replaced, a newer codemie made the file, it is
 //! damaged), it is rebuilt from the first event on. To copy an event twice is harmless, as it is for any receiver, so the
 //! mark of how far copying got may lag behind.
+//!
+//! [`history`] is a second mirror, in which the conversations that never ran through codemie are beside the sessions.
+
+pub mod history;
 
 use std::fs;
 use std::io;
@@ -14,6 +18,7 @@ use std::sync::Arc;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::home::Home;
+use crate::scan;
 use crate::store::{self, Outgoing, Store};
 use backend::sqlite::Sqlite;
 use backend::storage::{self, Reader, Storage};
@@ -33,6 +38,8 @@ pub enum Error {
     Storage(#[from] storage::Error),
     #[error("the copy for the dashboard: {0}")]
     Mark(#[from] rusqlite::Error),
+    #[error(transparent)]
+    Scan(scan::Error),
     #[error("the copy for the dashboard, {}: {source}", path.display())]
     File { path: PathBuf, source: io::Error },
 }
@@ -44,6 +51,7 @@ impl Error {
         use rusqlite::ErrorCode::{DatabaseBusy, DatabaseLocked, DiskFull};
         match self {
             Self::Store(_)
+            | Self::Scan(_)
             | Self::Storage(
                 storage::Error::Unavailable(_) | storage::Error::Full(_) | storage::Error::ReadOnly(_),
             ) => false,
@@ -70,6 +78,8 @@ struct Mark {
 #[derive(Debug)]
 pub struct LocalMirror {
     home: Home,
+    /// Sessions in the mirror that are not of the store.
+    beside: i64,
     store: Store,
     storage: Arc<Sqlite>,
     /// The same file, for the mark.
@@ -84,28 +94,33 @@ pub struct LocalMirror {
 impl LocalMirror {
     /// Opens the mirror and brings it up to date; it is rebuilt if it cannot be used.
     pub async fn open(home: &Home) -> Result<Self, Error> {
-        let path = home.dashboard_database();
-        match Self::try_open(home).await {
+        Self::open_at(home, &home.dashboard_database()).await
+    }
+
+    async fn open_at(home: &Home, path: &Path) -> Result<Self, Error> {
+        match Self::try_open(home, path).await {
             Err(error) if error.is_of_the_mirror() => {
                 tracing::warn!(%error, "the dashboard's copy is made again");
-                remove(&path)?;
-                Self::try_open(home).await
+                remove(path)?;
+                Self::try_open(home, path).await
             }
             opened => opened,
         }
     }
 
-    async fn try_open(home: &Home) -> Result<Self, Error> {
+    async fn try_open(home: &Home, path: &Path) -> Result<Self, Error> {
         let store = Store::open(home, SystemClock.now())?;
-        let path = home.dashboard_database();
-        let storage = Arc::new(Sqlite::open(&path)?);
-        let marks = Connection::open_with_flags(&path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+        let storage = Arc::new(Sqlite::open(path)?);
+        let marks = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
         marks.busy_timeout(std::time::Duration::from_secs(10))?;
         marks.execute_batch(
             "CREATE TABLE IF NOT EXISTS copy (
                one INTEGER PRIMARY KEY CHECK (one = 1), database TEXT NOT NULL, change INTEGER NOT NULL,
-               kept_back INTEGER NOT NULL) STRICT",
+               kept_back INTEGER NOT NULL) STRICT;
+             CREATE TABLE IF NOT EXISTS beside (
+               session TEXT PRIMARY KEY, calls INTEGER NOT NULL, tokens INTEGER NOT NULL) STRICT, WITHOUT ROWID",
         )?;
+        let beside = marks.query_row("SELECT count(*) FROM beside", [], |row| row.get(0))?;
         let mark = marks
             .query_row("SELECT database, change, kept_back FROM copy", [], |row| {
                 Ok(Mark { database: row.get(0)?, change: row.get(1)?, kept_back: row.get(2)? })
@@ -113,7 +128,7 @@ impl LocalMirror {
             .optional()?
             .unwrap_or_default();
         let home = home.clone();
-        let mut mirror = Self { home, store, storage, marks, mark, seen: None, differing: None };
+        let mut mirror = Self { home, beside, store, storage, marks, mark, seen: None, differing: None };
         mirror.catch_up().await?;
         Ok(mirror)
     }
@@ -136,7 +151,7 @@ impl LocalMirror {
             self.start_over(database)?;
         }
         let mut copied = self.copy_up_to(last).await?;
-        let numbers = (in_store, self.storage.health(0).await?.sessions);
+        let numbers = (in_store, self.storage.health(0).await?.sessions - self.beside);
         if numbers.0 != numbers.1 && self.differing != Some(numbers) {
             // Events that are kept back are copied up to now, so numbers of a moment ago prove nothing.
             if self.store.version()? != version {
@@ -146,7 +161,7 @@ impl LocalMirror {
             let database = std::mem::take(&mut self.mark.database);
             self.start_over(database)?;
             copied = self.copy_up_to(last).await?;
-            let now = (numbers.0, self.storage.health(0).await?.sessions);
+            let now = (numbers.0, self.storage.health(0).await?.sessions - self.beside);
             self.differing = (now.0 != now.1).then_some(now);
         }
         self.seen = Some(version);
@@ -214,7 +229,9 @@ impl LocalMirror {
 
     /// Removes all events in one transaction: readers of the pages see all of them or none.
     fn start_over(&mut self, database: String) -> Result<(), Error> {
-        self.marks.execute_batch(&format!("BEGIN IMMEDIATE; {} COMMIT", Sqlite::FORGET_EVENTS))?;
+        let forget = format!("BEGIN IMMEDIATE; {} DELETE FROM beside; COMMIT", Sqlite::FORGET_EVENTS);
+        self.marks.execute_batch(&forget)?;
+        self.beside = 0;
         self.mark = Mark { database, ..Mark::default() };
         self.save()
     }

@@ -1,5 +1,6 @@
 //! `codemie dashboard`: the backend's pages on this user's own store, for as long as the command runs.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -15,12 +16,17 @@ use tokio::sync::watch;
 use super::browser;
 use crate::cli;
 use crate::home::Home;
+use crate::launch::Origin;
 use crate::mirror::LocalMirror;
+use crate::mirror::history::HistoryFeed;
 use crate::registry;
 use crate::report::open::{open, recover};
+use crate::report::title::of_unwrapped;
 use crate::store::{self, Store, View};
 use backend;
-use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, Outbox, Titles, router};
+use backend::dashboard::{
+    Conversation, Dashboard, Gate, History, KnownAgents, LocalFacts, Outbox, Titles, router,
+};
 use backend::token::new_key;
 use system::clock::{Clock, SystemClock};
 
@@ -46,7 +52,11 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     let address = listener.local_addr()?;
     let (gate, code) = Gate::once(address.port(), cookie_key(home)?)?;
     let (closing, closed) = watch::channel(false);
-    let facts = Arc::new(ThisMachine { store: Mutex::new(Store::open(home, SystemClock.now())?) });
+    let facts = Arc::new(ThisMachine {
+        store: Mutex::new(Store::open(home, SystemClock.now())?),
+        history: HistoryFeed::start(home.clone(), Handle::current())?,
+        unwrapped: Mutex::default(),
+    });
     let dashboard = Dashboard::local(mirror.storage(), gate, facts, Arc::new(SystemClock), closed.clone());
     let url = entrance(address, &code);
     write!(
@@ -140,6 +150,10 @@ const TITLED: usize = 2000;
 /// What the local store knows beyond the events in the mirror.
 struct ThisMachine {
     store: Mutex<Store>,
+    history: Arc<HistoryFeed>,
+    /// Titles of conversations that never ran through codemie, as they were found; those without one, too. A title that
+    /// changes while the dashboard runs is not noticed.
+    unwrapped: Mutex<HashMap<String, Option<String>>>,
 }
 
 impl ThisMachine {
@@ -153,6 +167,21 @@ impl ThisMachine {
     }
 }
 
+impl ThisMachine {
+    /// Read from the agent's file, once.
+    fn title_of_unwrapped(&self, session: &Conversation) -> Option<String> {
+        let known = || self.unwrapped.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(title) = known().get(&session.session) {
+            return title.clone();
+        }
+        let found = session.agent_session.as_deref().and_then(|agent_session| {
+            of_unwrapped(&session.agent, agent_session, &Origin::of_this_process())
+        });
+        known().insert(session.session.clone(), found.clone());
+        found
+    }
+}
+
 impl LocalFacts for ThisMachine {
     fn agents(&self) -> KnownAgents {
         KnownAgents(registry::names())
@@ -162,8 +191,23 @@ impl LocalFacts for ThisMachine {
         "codemie dashboard"
     }
 
-    fn titles(&self, ids: &[String]) -> Titles {
-        Titles(self.ask(|view| view.titles(ids)).into_iter().collect())
+    fn has_history(&self) -> bool {
+        true
+    }
+
+    fn history(&self) -> Option<History> {
+        Some(self.history.ask())
+    }
+
+    fn titles(&self, sessions: &[Conversation]) -> Titles {
+        let ids: Vec<String> = sessions.iter().map(|session| session.session.clone()).collect();
+        let mut titles: HashMap<_, _> = self.ask(|view| view.titles(&ids)).into_iter().collect();
+        for session in sessions.iter().filter(|session| session.foreign) {
+            if let Some(title) = self.title_of_unwrapped(session) {
+                titles.insert(session.session.clone(), title);
+            }
+        }
+        Titles(titles)
     }
 
     fn titled(&self, text: &str) -> Vec<String> {

@@ -25,7 +25,7 @@ use wire::{FOREIGN_TAG, SessionId, Sums, plain};
 const MOST_REVISED: i64 = i32::MAX as i64;
 
 /// The session id at the receiver, the same every time.
-fn session_id(session: &ForeignSession) -> SessionId {
+pub fn session_id(session: &ForeignSession) -> SessionId {
     let ForeignSession { agent, conversation, .. } = session;
     SessionId(Uuid::new_v5(&NAMESPACE, format!("foreign\0{agent}\0{conversation}").as_bytes()))
 }
@@ -153,6 +153,7 @@ mod tests {
             first_at: Timestamp(1000),
             last_at: Timestamp(5000),
             calls,
+            tokens: 0,
         }
     }
 

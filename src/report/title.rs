@@ -17,6 +17,13 @@ pub fn of_foreign(foreign: &Foreign, origin: &Origin) -> Option<String> {
     title_of(foreign, origin, u64::MAX).map(|title| title.text)
 }
 
+/// The same from the beginning of a conversation that codemie never wrapped, found by what its agent calls it.
+pub fn of_unwrapped(agent: &str, agent_session: &str, origin: &Origin) -> Option<String> {
+    let found = registry::by_name(agent)?.conversations(&|name: &str| origin.var(name), agent_session);
+    let exact = found.iter().find(|found| found.agent_session.0 == agent_session)?;
+    title_of(exact, origin, BEGINNING).map(|title| title.text)
+}
+
 /// Finds and stores the titles of sessions that were recorded before titles were. Each is looked for once.
 pub fn add_missing<'a>(
     store: &mut Store,

@@ -14,7 +14,7 @@ use super::{Error, Scanned, Scanner, readers};
 use wire::Timestamp;
 
 use crate::meter::record::{Fact, Record, Usage};
-use crate::store::{Priced, Span, View};
+use crate::store::{CallSums, Priced, Span, View};
 use wire::AgentSessionId;
 
 /// Calls handed out from one pass over all of them. Why 50,000: some ten megabytes, and a gigabyte of sessions needs eight
@@ -34,6 +34,8 @@ pub struct ForeignSession {
     pub first_at: Timestamp,
     pub last_at: Timestamp,
     pub calls: i64,
+    /// Everything billed of them. Grows also while a call is still being written.
+    pub tokens: i64,
 }
 
 /// All foreign conversations of one scan. Holds no lock and no view of the store: its content is as of the scan.
@@ -69,10 +71,15 @@ impl Scanner<'_> {
                     first_at: Timestamp(i64::MAX),
                     last_at: Timestamp(i64::MIN),
                     calls: 0,
+                    tokens: 0,
                 });
             session.first_at = session.first_at.min(entry.sums.first);
             session.last_at = session.last_at.max(entry.sums.last);
             session.calls += entry.sums.calls;
+            let CallSums { input, output, cache_read, cache_write, .. } = entry.sums;
+            session.tokens = [input, output, cache_read, cache_write]
+                .into_iter()
+                .fold(session.tokens, i64::saturating_add);
         }
         let mut sessions: Vec<_> = sessions.into_iter().collect();
         sessions.sort_by(|(_, a), (_, b)| {
@@ -84,6 +91,13 @@ impl Scanner<'_> {
 }
 
 impl ForeignSessions {
+    /// Leaves out all sessions but these.
+    pub fn retain(&mut self, wanted: impl Fn(&ForeignSession) -> bool) {
+        let kept = self.keys.iter().zip(&self.sessions).filter(|(_, session)| wanted(session));
+        let (keys, sessions) = kept.map(|(key, session)| (*key, session.clone())).unzip();
+        (self.keys, self.sessions) = (keys, sessions);
+    }
+
     /// Every session with its calls, those in the order of their times, priced as the meter prices them.
     pub fn calls(&self) -> ForeignCalls<'_> {
         ForeignCalls { foreign: self, next: 0, ready: Vec::new().into_iter() }

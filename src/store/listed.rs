@@ -85,7 +85,8 @@ impl View<'_> {
     pub fn titled(&self, text: &str, most: usize) -> Result<Vec<String>, Error> {
         let (text, read) = (text.to_lowercase(), |row: &Row<'_>| Ok((row.get(0)?, row.get::<_, String>(1)?)));
         let sql = "SELECT ifnull(former_id, id), title FROM session WHERE title IS NOT NULL ORDER BY started_at DESC";
-        let with = self.all(sql, [], read)?.into_iter().filter(|(_, title)| title.to_lowercase().contains(&text));
+        let with =
+            self.all(sql, [], read)?.into_iter().filter(|(_, title)| title.to_lowercase().contains(&text));
         Ok(with.map(|(id, _)| id).take(most).collect())
     }
 

@@ -1,7 +1,9 @@
 //! What every storage must do, once for SQLite and once for PostgreSQL.
 use std::collections::BTreeMap;
 
-use backend::model::{By, Cursor, Day, Order, Page, SessionFilter, TimelinePosition, UsageFilter};
+use backend::model::{
+    By, Cursor, Day, Order, OrderBy, OrderKey, Page, SessionFilter, TimelinePosition, UsageFilter,
+};
 use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash};
 use serde_json::{Value, json};
@@ -59,6 +61,7 @@ conformance!(
     transitions_make_a_chain_and_a_ring_is_walked_once,
     sessions_are_found,
     pages_neither_overlap_nor_skip,
+    sessions_are_listed_by_every_column_and_page_by_page,
     without_its_start_a_session_began_with_the_earliest_that_is_told,
     words_that_many_have_find_them_all,
     a_long_life_is_told_in_parts,
@@ -560,6 +563,75 @@ async fn pages_neither_overlap_nor_skip(kind: Kind<'_>) {
     post(&*world.one, &batch).await;
     let found = walk(&*world.one, &SessionFilter::default(), 10).await;
     assert_eq!(found, (0..25).rev().map(session).collect::<Vec<_>>());
+}
+
+async fn sessions_are_listed_by_every_column_and_page_by_page(kind: Kind<'_>) {
+    let world = kind.world().await;
+    let mut batch = Vec::new();
+    for number in 0..30_u32 {
+        let id = session(number);
+        let time = Timestamp(MIDNIGHT + i64::from(number / 4) * 1000).to_string();
+        let agent = ["codex", "claude"][(number % 2) as usize];
+        let project = ["widgets", "Gadgets", "éclairs"][(number % 3) as usize];
+        let name = format!("{}-{}", ["Beta", "alpha", "Éa"][(number % 3) as usize], number / 2);
+        let changes = json!({"time": time, "agent": agent, ".name": name});
+        batch.push(but(start(&id, 1, project), &changes));
+        if number % 5 != 0 {
+            let cost = f64::from(number % 4) / 100.0;
+            batch.push(but(
+                usage(&id, 2, i64::from(number % 7) * 10),
+                &json!({"agent": agent, ".costUsd": cost}),
+            ));
+        }
+        if number % 4 == 1 {
+            batch.push(but(end(&id, 3, 3), &json!({"agent": agent, ".durationMs": number * 500})));
+        }
+    }
+    post(&*world.one, &batch).await;
+    let now = Timestamp(MIDNIGHT + 3_600_000);
+    let known = world.one.sessions(SessionFilter::default(), Page::first(100)).await.unwrap().sessions;
+    assert_eq!(known.len(), 30);
+    for by in [
+        OrderBy::Started,
+        OrderBy::Name,
+        OrderBy::Agent,
+        OrderBy::Project,
+        OrderBy::User,
+        OrderBy::Status,
+        OrderBy::Duration(now),
+        OrderBy::Tokens,
+        OrderBy::Cost,
+    ] {
+        for descending in [false, true] {
+            let order = Order { by, descending };
+            let filter = SessionFilter { order, ..SessionFilter::default() };
+            let found = walk(&*world.one, &filter, 7).await;
+            let mut expected: Vec<_> = known.iter().map(|session| Cursor::after(session, order)).collect();
+            expected.sort_by(|one, two| {
+                let newest = (two.started_at, &two.id).cmp(&(one.started_at, &one.id));
+                let by_key = match (&one.key, &two.key) {
+                    (Some(OrderKey::Text(one)), Some(OrderKey::Text(two))) => one.cmp(two),
+                    _ => one.number().cmp(&two.number()),
+                };
+                let by_key = if descending { by_key.reverse() } else { by_key };
+                // By the start itself, the ids go the same way.
+                let same = if by == OrderBy::Started && !descending { newest.reverse() } else { newest };
+                by_key.then(same)
+            });
+            let expected: Vec<_> = expected.into_iter().map(|cursor| cursor.id).collect();
+            assert_eq!(found, expected, "{order:?}");
+            let searched = SessionFilter { search: Some("gadgets".into()), ..filter };
+            let of_search: Vec<_> =
+                expected.into_iter().filter(|id| (0..30).any(|n| n % 3 == 1 && session(n) == *id)).collect();
+            assert_eq!(walk(&*world.one, &searched, 4).await, of_search, "{order:?}, searched");
+        }
+    }
+    let also = vec![session(2), session(9)];
+    let filter = SessionFilter { search: Some("nowhere".into()), also, ..SessionFilter::default() };
+    assert_eq!(walk(&*world.one, &filter, 1).await, [session(9), session(2)], "found by their titles");
+    let sums = world.one.spending().await.unwrap();
+    let calls: i64 = sums.iter().map(|row| row.sums.counts.api_calls).sum();
+    assert_eq!((sums.len(), calls), (6, 24), "{sums:?}");
 }
 
 async fn without_its_start_a_session_began_with_the_earliest_that_is_told(kind: Kind<'_>) {

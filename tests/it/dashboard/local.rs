@@ -1,14 +1,18 @@
 //! `codemie dashboard`: the pages on this user's own store.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, Outbox, router};
 use backend::sqlite::Sqlite;
+use codemie::meter::title::{Title, TitleSource};
+use serde_json::Value;
 use system::clock::SystemClock;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
@@ -16,6 +20,7 @@ use tokio::sync::{oneshot, watch};
 use super::http::{Answer, ask};
 use crate::commands::World;
 use crate::sandbox::Sandbox;
+use crate::support::trees::{self, Plan};
 
 /// What it printed, and the process.
 struct Running {
@@ -108,6 +113,146 @@ fn the_browsers_command_line_holds_no_secret() {
     rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
     assert_eq!(running.child.wait().unwrap().code(), Some(0));
     assert!(!std::path::Path::new(file).exists(), "it is of no use any more");
+}
+
+/// The sums of a table by their key: calls, tokens, cost in millionths of a cent.
+type Table = BTreeMap<String, (Vec<i64>, i64)>;
+
+const NUMBERS: [&str; 5] = ["apiCalls", "inputTokens", "cacheReadTokens", "cacheWriteTokens", "outputTokens"];
+
+#[expect(clippy::cast_possible_truncation, reason = "dollars of a test")]
+fn millionths(dollars: f64) -> i64 {
+    (dollars * 1e8).round() as i64
+}
+
+/// The rows of a CSV file of the dashboard.
+fn table_of_csv(csv: &str) -> Table {
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let names = lines.next().unwrap();
+    let column = |name: &str| names.iter().position(|found| *found == name).unwrap();
+    let row = |fields: Vec<&str>| {
+        let numbers = NUMBERS.iter().map(|name| fields[column(name)].parse().unwrap()).collect();
+        (fields[0].to_owned(), (numbers, millionths(fields[column("costUsd")].parse().unwrap())))
+    };
+    lines.map(row).collect()
+}
+
+/// The same of `usage --scan`.
+fn table_of_scan(world: &World, by: &str) -> Table {
+    let report = world.json(&["usage", "--scan", "--by", by, "--json"]);
+    let row = |row: &Value| {
+        let numbers = NUMBERS.iter().map(|name| row[*name].as_i64().unwrap()).collect();
+        let key = row["key"].as_str().unwrap_or_default().to_owned();
+        (key, (numbers, millionths(row["costUsd"].as_f64().unwrap())))
+    };
+    report["rows"].as_array().unwrap().iter().map(row).collect()
+}
+
+impl Running {
+    /// Until the table of all history is this one; it is read by a thread of its own.
+    fn history_becomes(&self, cookie: &str, by: &str, expected: &Table) {
+        let deadline = Instant::now() + Duration::from_mins(2);
+        loop {
+            let answer = self.page(cookie, &format!("/csv/{by}?history=all&range=all"));
+            let shown = (answer.status == 200).then(|| table_of_csv(&answer.body));
+            if shown.as_ref() == Some(expected) {
+                return;
+            }
+            assert!(Instant::now() < deadline, "{by}: {shown:?}, expected {expected:?}: {}", answer.body);
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+}
+
+#[test]
+fn all_history_is_what_a_scan_counts_and_the_switch_takes_it_away() {
+    let mut world = World::new();
+    let root = world.sandbox.path(".claude");
+    let truth = trees::make(&root, Plan { seed: 12, bytes: 600_000, session_bytes: 60_000 }).unwrap();
+    let wrapped = truth.sessions.keys().next().unwrap().clone();
+    let run = world.start("fix-auth");
+    world.bind(run, &wrapped, None);
+    world.call(run, "msg_live", "claude-opus-4-8", Some(2_000_000_000));
+    let running = dashboard(&world.sandbox);
+    let cookie = running.enter();
+    for by in ["day", "model", "agent", "project"] {
+        running.history_becomes(&cookie, by, &table_of_scan(&world, by));
+    }
+    let agents = table_of_scan(&world, "agent");
+    assert_eq!(agents["claude"].0[0], i64::try_from(truth.total.calls).unwrap() + 1);
+    let wrapped_alone = table_of_csv(&running.page(&cookie, "/csv/agent?range=all").body);
+    assert_eq!(wrapped_alone["claude"].0[0], 1, "what was wrapped, alone");
+
+    // The pages: both choices, the list, one conversation.
+    let overview = running.page(&cookie, "/?history=all&range=all").body;
+    assert!(
+        overview.contains(">All history</a>") && overview.contains("of wrapped")
+            || overview.contains("not known"),
+        "{overview}"
+    );
+    assert!(!running.page(&cookie, "/?range=all").body.contains("reading history"));
+    let list = running.page(&cookie, "/sessions?history=all&tag=foreign").body;
+    let (_, after) = list.split_once("href=\"/sessions/").expect("a conversation");
+    let id = &after[..after.find('"').unwrap()];
+    let page = running.page(&cookie, &format!("/sessions/{id}"));
+    assert!(page.status == 200 && page.body.contains("it never ran through codemie"), "{page:?}");
+    assert_eq!(world.listed(&[]).len(), 1, "no session of the store");
+
+    // A call of the history becomes a session's; a conversation is deleted.
+    let preview = world.out(&["sync", "preview"]);
+    assert!(!preview.contains("foreign"), "{preview}");
+    let file = session_file(&root, |name| !name.contains(&*wrapped));
+    std::fs::remove_file(&file).unwrap();
+    running.history_becomes(&cookie, "agent", &table_of_scan(&world, "agent"));
+    running.history_becomes(&cookie, "day", &table_of_scan(&world, "day"));
+
+    // Damaged: it is made again.
+    drop(running);
+    std::fs::write(world.home.history_database(), "no database, but long enough to be looked at").unwrap();
+    let running = dashboard(&world.sandbox);
+    let cookie = running.enter();
+    running.history_becomes(&cookie, "model", &table_of_scan(&world, "model"));
+}
+
+/// A conversation's file whose name is wanted.
+fn session_file(root: &Path, wanted: impl Fn(&str) -> bool) -> PathBuf {
+    let mut folders = vec![root.join("projects")];
+    while let Some(folder) = folders.pop() {
+        for entry in std::fs::read_dir(&folder).unwrap() {
+            let path = entry.unwrap().path();
+            let name = path.file_name().unwrap().to_string_lossy().into_owned();
+            if path.is_dir() {
+                folders.push(path);
+            } else if name.ends_with(".jsonl") && wanted(&name) {
+                return path;
+            }
+        }
+    }
+    panic!("no session file in {}", root.display())
+}
+
+#[test]
+fn titles_are_shown_and_found_on_this_machine_and_never_sent() {
+    let mut world = World::new();
+    let run = world.start("first-work");
+    world.bind(run, "a", None);
+    let second = world.clear(run, "b");
+    let other = world.start("other-work");
+    let title = Title::given(TitleSource::Agent, "Fix <b>the</b> Ölogin").unwrap();
+    world.store.write(|tx| tx.set_title(second.session, &title)).unwrap();
+    let running = dashboard(&world.sandbox);
+    let cookie = running.enter();
+    let escaped = "Fix &lt;b&gt;the&lt;/b&gt; Ölogin";
+    let (first, of_second) = (format!("/sessions/{}", run.session), format!("/sessions/{}", second.session));
+    for page in ["/sessions", &*first, &*of_second, "/live"] {
+        let page = running.page_with(&cookie, page, escaped);
+        assert!(!page.body.contains("<b>the</b>"), "{page:?}");
+    }
+    let found = running.page(&cookie, "/sessions?q=the%3C%2Fb%3E%20%C3%B6LOGIN").body;
+    assert!(found.contains(&*of_second) && !found.contains(&other.session.to_string()), "{found}");
+    assert!(running.page(&cookie, "/sessions?q=nobody").body.contains("No sessions match"));
+    assert!(!running.page(&cookie, "/csv/sessions").body.contains("login"));
+    assert!(!world.out(&["sync", "preview"]).contains("login"));
 }
 
 #[test]

@@ -217,7 +217,8 @@ mod tests {
 
     use super::super::agents::KnownAgents;
     use super::*;
-    use crate::dashboard::frame::Deployment;
+    use crate::dashboard::frame::{Deployment, HistoryView};
+    use crate::dashboard::local_facts::Titles;
     use crate::dashboard::text::Now;
 
     fn mark(x: f64, text: &str) -> Mark {
@@ -232,7 +233,14 @@ mod tests {
         assert_eq!(groups.iter().map(|group| group.len()).sum::<usize>(), marks.len(), "none is left out");
         let now = Now { at: Timestamp(0), zone: TimeZone::UTC };
         let (zone_name, agents) = ("UTC".to_owned(), KnownAgents::default());
-        let frame = Frame { now, zone_name, deployment: Deployment::Local, agents };
+        let frame = Frame {
+            now,
+            zone_name,
+            deployment: Deployment::Local,
+            agents,
+            titles: Titles::default(),
+            history: HistoryView::None,
+        };
         let lane = Lane { name: "calls", one: "call", class: "c0", marks: Vec::new() };
         let three = [mark(0.1, "a"), mark(0.1, "b"), Mark { at: Timestamp(3000), ..mark(0.1, "c") }];
         assert_eq!(

@@ -4,7 +4,8 @@ use maud::{Markup, html};
 
 use super::agents::KnownAgents;
 use super::filter::{Filter, RANGES, Range, Stack};
-use super::frame::{Deployment, Frame};
+use super::frame::{Deployment, Frame, HistoryView, empty};
+use super::local_facts::HistoryState;
 use super::sort::Sort;
 use crate::model::{Facets, Session};
 use wire::{EndReason, Status};
@@ -61,6 +62,7 @@ pub fn form(filter: &Filter, choices: &Facets, path: &str, more: &Markup) -> Mar
                 input type="text" name="zone" value=[filter.zone.as_deref()] placeholder="default" spellcheck="false";
             }
             @if filter.stack != Stack::Agent { input type="hidden" name="stack" value=(filter.stack.name()); }
+            @if filter.history { input type="hidden" name="history" value="all"; }
             @if filter.without_cache { input type="hidden" name="cache" value="without"; }
             @for (name, value) in Sort::parameters(filter.sort).iter().filter(|(_, value)| !value.is_empty()) {
                 input type="hidden" name=(name) value=(value);
@@ -126,12 +128,50 @@ pub fn demo_left_out(filter: &Filter, path: &str) -> Markup {
     }
 }
 
+/// The choice between what ran through codemie and everything on this machine, and how far that has been read.
+pub fn history(frame: &Frame, filter: &Filter, path: &str) -> Markup {
+    if frame.history == HistoryView::None {
+        return html! {};
+    }
+    let current = |all: bool| (filter.history == all).then_some("true");
+    let choice = |all: bool| filter.with(|f| f.history = all).address(path);
+    html! {
+        div.history {
+            nav.ranges aria-label="Which sessions" {
+                a href=(choice(false)) aria-current=[current(false)] title="Sessions that ran through codemie" { "Wrapped" }
+                a href=(choice(true)) aria-current=[current(true)] title="Also conversations that never ran through codemie" { "All history" }
+            }
+            @match &frame.history {
+                HistoryView::Shown(HistoryState::Reading) => span.muted.small role="status" { "reading history …" },
+                HistoryView::Shown(HistoryState::Failed(why)) | HistoryView::Awaited(HistoryState::Failed(why)) => {
+                    span.muted.small role="status" { "history cannot be read: " (why) }
+                },
+                _ => {},
+            }
+        }
+    }
+}
+
+/// In place of a page whose numbers are not known yet.
+pub fn awaited(state: &HistoryState) -> Markup {
+    match state {
+        HistoryState::Failed(why) => empty("The history cannot be read", &html! { (why) }),
+        HistoryState::Reading | HistoryState::UpToDate => empty(
+            "Reading history …",
+            &html! {
+                "The agents' conversations on this machine are read for the first time. This page appears by itself when they are."
+            },
+        ),
+    }
+}
+
 /// What to do where there is nothing at all.
 pub fn how_to_begin(deployment: Deployment) -> Markup {
     match deployment {
         Deployment::Local => html! {
             "Run " code { "codemie demo" } " to see it at work, or start an agent through codemie: "
-            code { "codemie claude" } ". Its session appears here at once."
+            code { "codemie claude" } ". Its session appears here at once. What agents did before is under "
+            em { "All history" } "."
         },
         Deployment::Backend => html! {
             "On a developer's machine set " code { "CODEMIE_BACKEND_URL" } " to this address and "

@@ -28,14 +28,17 @@ pub(super) async fn download(
     let filter = given.filter(if sessions { Range::All } else { Range::Days(30) })?;
     let mut frame = dashboard.frame();
     frame.enter_zone(&filter)?;
-    let facets = dashboard.reader.facets().await?;
+    let Some(reader) = dashboard.source(&mut frame, &filter).await? else {
+        return Err(Failure::HistoryAwaited);
+    };
+    let facets = reader.facets().await?;
     let text = if sessions {
         let also = dashboard.titled(filter.words.as_deref()).await?;
         let asked = SessionFilter { also, ..filter.sessions(&frame.now, &facets) };
         let mut rows = Vec::new();
         let mut page = Page::first(Page::MOST);
         while rows.len() < ROWS {
-            let more = dashboard.reader.sessions(asked.clone(), page).await?;
+            let more = reader.sessions(asked.clone(), page).await?;
             rows.extend(more.sessions);
             let Some(next) = more.next else { break };
             page = Page { after: Some(next), limit: Page::MOST };
@@ -44,7 +47,7 @@ pub(super) async fn download(
     } else {
         let by = By::parse(&table).ok_or(Failure::Absent)?;
         let usage = filter.usage(&frame.now, &facets);
-        let mut rows = dashboard.reader.usage(by, usage, 0..ROWS).await?.rows;
+        let mut rows = reader.usage(by, usage, 0..ROWS).await?.rows;
         order(&mut rows, filter.sort.filter(|sort| sort.table == table));
         of_usage(by, &rows)
     };

@@ -36,6 +36,7 @@ pub struct FilterParameters {
     stack: String,
     cache: String,
     rows: String,
+    history: String,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -108,6 +109,8 @@ pub struct Filter {
     pub without_cache: bool,
     /// Every row of the lists, not only the most expensive ones.
     pub all_rows: bool,
+    /// Also what never ran through codemie, on a user's own machine.
+    pub history: bool,
     /// The range of an address that names none.
     default: Range,
 }
@@ -195,6 +198,7 @@ impl FilterParameters {
             stack,
             without_cache: self.cache == "without",
             all_rows: self.rows == "all",
+            history: self.history == "all",
             default,
         })
     }
@@ -233,6 +237,7 @@ impl Filter {
             ("stack", if self.stack == Stack::Agent { String::new() } else { self.stack.name().into() }),
             ("cache", if self.without_cache { "without".into() } else { String::new() }),
             ("rows", if self.all_rows { "all".into() } else { String::new() }),
+            ("history", if self.history { "all".into() } else { String::new() }),
         ];
         let after = [("after", text(&self.after))];
         let parameters = parameters.into_iter().chain(Sort::parameters(self.sort)).chain(after);
@@ -433,6 +438,7 @@ mod tests {
             (&[("range", "all"), ("q", "fix & co/ä")], "/?range=all&q=fix%20%26%20co%2F%C3%A4"),
             (&[("range", "7d"), ("from", "2026-11-01")], "/?from=2026-11-01"),
             (&[("tag", "foreign")], "/?tag=foreign"),
+            (&[("history", "all"), ("agent", "x")], "/?agent=x&history=all"),
             (&[("sort", "cost"), ("after", "x=")], "/?sort=cost&after=x%3D"),
             (&[("sort", "model.name"), ("order", "desc")], "/?sort=model.name&order=desc"),
         ] {

@@ -5,7 +5,7 @@ use maud::{DOCTYPE, Markup, html};
 use super::agents::KnownAgents;
 use super::assets::{ICON, SCRIPT, STYLE};
 use super::filter::{BadParameter, Filter};
-use super::local_facts::Titles;
+use super::local_facts::{HistoryState, Titles};
 use super::text::Now;
 use crate::model::Session;
 
@@ -44,6 +44,27 @@ pub struct Frame {
     pub agents: KnownAgents,
     /// Of the sessions on the page, on a user's own machine.
     pub titles: Titles,
+    pub history: HistoryView,
+}
+
+/// What a page shows of conversations that never ran through codemie.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum HistoryView {
+    /// Nobody looks for them: at a backend.
+    #[default]
+    None,
+    /// They are left out, and can be asked for.
+    Offered,
+    /// They are in all numbers of the page.
+    Shown(HistoryState),
+    /// They were asked for and are not known yet.
+    Awaited(HistoryState),
+}
+
+impl HistoryView {
+    pub fn is_shown(&self) -> bool {
+        matches!(self, Self::Shown(_))
+    }
 }
 
 impl Frame {
@@ -93,7 +114,8 @@ impl Frame {
                 (self.now.ago(self.now.at))
             }
         };
-        document(title, &header, content, &footer)
+        let again = self.history == HistoryView::Awaited(HistoryState::Reading);
+        document(title, &header, content, &footer, again)
     }
 }
 
@@ -112,10 +134,11 @@ fn brand() -> Markup {
 
 /// A page for a person who is not logged in; it reveals nothing of the dashboard.
 pub fn outside_page(title: &str, content: &Markup) -> Markup {
-    document(title, &html! { header.top { div { (brand()) } } }, content, &html! {})
+    document(title, &html! { header.top { div { (brand()) } } }, content, &html! {}, false)
 }
 
-fn document(title: &str, header: &Markup, content: &Markup, footer: &Markup) -> Markup {
+/// `again`: the browser asks once more after a moment.
+fn document(title: &str, header: &Markup, content: &Markup, footer: &Markup, again: bool) -> Markup {
     html! {
         (DOCTYPE)
         html lang="en" {
@@ -123,6 +146,7 @@ fn document(title: &str, header: &Markup, content: &Markup, footer: &Markup) -> 
                 meta charset="utf-8";
                 meta name="viewport" content="width=device-width, initial-scale=1";
                 meta name="color-scheme" content="light dark";
+                @if again { meta http-equiv="refresh" content="1"; }
                 title { (title) " · codemie" }
                 link rel="stylesheet" href=(STYLE.path);
                 link rel="icon" type="image/svg+xml" href=(ICON.path);

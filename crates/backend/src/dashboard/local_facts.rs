@@ -1,9 +1,12 @@
 //! Facts that only a user's own machine has, for the dashboard there: they are in its store, not in the backend.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use super::agents::KnownAgents;
+use super::sessions::foreign;
 use crate::model::Session;
+use crate::storage::Reader;
 use wire::Timestamp;
 
 /// The facts that a local dashboard shows beside the read model. Those that not every machine has are nothing by default.
@@ -20,14 +23,71 @@ pub trait LocalFacts: Send + Sync {
         None
     }
 
+    /// Whether there is a history to ask for.
+    fn has_history(&self) -> bool {
+        false
+    }
+
+    /// Everything on this machine, also what never ran through codemie; `None` where nobody looks for it. To ask is to have
+    /// it brought up to date, which may take longer than the answer.
+    fn history(&self) -> Option<History> {
+        None
+    }
+
     /// The titles of these sessions, as far as they have one.
-    fn titles(&self, _ids: &[String]) -> Titles {
+    fn titles(&self, _sessions: &[Conversation]) -> Titles {
         Titles::default()
     }
 
     /// The ids of the sessions with this text in their title, in any case; the newest ones, where there are many.
     fn titled(&self, _text: &str) -> Vec<String> {
         Vec::new()
+    }
+}
+
+/// The sessions that ran through codemie and all other conversations on this machine, each call once.
+#[derive(Clone)]
+pub struct History {
+    /// `None` until all has been read once.
+    pub reader: Option<Arc<dyn Reader>>,
+    pub state: HistoryState,
+}
+
+impl std::fmt::Debug for History {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("History").field("state", &self.state).finish_non_exhaustive()
+    }
+}
+
+/// How far the history is known.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum HistoryState {
+    /// New conversations, or new calls in known ones, are being read.
+    Reading,
+    UpToDate,
+    /// Why it cannot be read.
+    Failed(String),
+}
+
+/// A session that a page shows, as far as its title needs it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Conversation {
+    pub session: String,
+    pub agent: String,
+    /// What the agent calls it, where that is known.
+    pub agent_session: Option<String>,
+    /// It never ran through codemie.
+    pub foreign: bool,
+}
+
+impl Conversation {
+    pub fn of(session: &Session) -> Self {
+        Self {
+            session: session.id.clone(),
+            agent: session.life.agent.clone(),
+            agent_session: session.agent_session().map(str::to_owned),
+            foreign: foreign(session),
+        }
     }
 }
 

@@ -60,7 +60,7 @@ use system::clock::Clock;
 
 pub use agents::KnownAgents;
 pub use gate::Gate;
-pub use local_facts::{LocalFacts, Outbox, Titles};
+pub use local_facts::{Conversation, History, HistoryState, LocalFacts, Outbox, Titles};
 pub use routes::router;
 
 /// Live streams open at once; each costs a task, and a query for every change.

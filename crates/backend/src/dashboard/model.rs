@@ -78,7 +78,7 @@ impl Overview {
 }
 
 /// A page of the table of sessions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Listing {
     pub facets: Facets,
     pub page: SessionPage,

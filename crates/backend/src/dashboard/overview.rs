@@ -6,7 +6,7 @@ use maud::{Markup, Render, html};
 
 use super::agents::{KnownAgents, OTHERS};
 use super::filter::{Filter, Range};
-use super::frame::{Frame, Section, empty};
+use super::frame::{Frame, HistoryView, Section, empty};
 use super::model::Overview;
 use super::panel::{Figure, figure, figures, panel_with};
 use super::sessions::COUNTED;
@@ -30,11 +30,14 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     let content = html! {
         div.head {
             h1 { "Overview" (controls::zone(frame)) }
+            (controls::history(frame, filter, PATH))
             (controls::ranges(filter, PATH))
         }
         (controls::form(filter, &view.facets, PATH, &html! {}))
         @if view.demo_left_out { (controls::demo_left_out(filter, PATH)) }
-        @if view.days.is_empty() {
+        @if let HistoryView::Awaited(state) = &frame.history {
+            div.panel { (controls::awaited(state)) }
+        } @else if view.days.is_empty() {
             div.panel { (nothing(frame, filter, view)) }
         } @else {
             (numbers(frame, filter, view))
@@ -57,7 +60,7 @@ fn nothing(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
 fn numbers(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     let sums = view.sums();
     html! {
-        (totals(filter, view, &sums))
+        (totals(frame, filter, view, &sums))
         (without_price(&view.models))
         (Trend::new(frame, filter, view).charts(&sums))
         (breakdowns(frame, filter, view, sums.cost_usd))
@@ -65,16 +68,21 @@ fn numbers(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     }
 }
 
-fn totals(filter: &Filter, view: &Overview, sums: &UsageSums) -> Markup {
+fn totals(frame: &Frame, filter: &Filter, view: &Overview, sums: &UsageSums) -> Markup {
     let counts = &sums.counts;
     let of_model = filter.model.is_some();
     let mut all = vec![cost_total(filter, view, sums)];
-    all.extend(sessions_total(filter, view, sums));
+    all.extend(sessions_total(frame, filter, view, sums));
     all.push(tokens_total(filter, view, sums));
-    let failed = (!of_model).then(|| format!("{} failed", grouped(counts.api_errors)));
+    // Of conversations that never ran through codemie, failed calls are not known.
+    let failed =
+        (!of_model && !frame.history.is_shown()).then(|| format!("{} failed", grouped(counts.api_errors)));
     all.push(figure("API calls", count(counts.api_calls)).maybe(failed));
     // Numbers that belong to no model are not zero under one: they are not known.
-    if !of_model {
+    if frame.history.is_shown() && !of_model {
+        all.push(of_wrapped("Tool calls", counts.tool_calls));
+        all.push(of_wrapped("Lines", counts.lines_added));
+    } else if !of_model {
         let failed = match counts.tool_calls {
             1.. => format!("{} failed", share(float(counts.tool_errors), float(counts.tool_calls))),
             _ => "none".to_owned(),
@@ -86,13 +94,21 @@ fn totals(filter: &Filter, view: &Overview, sums: &UsageSums) -> Markup {
     figures(&all)
 }
 
+/// A number that is known of wrapped sessions alone; of all others it is unknown, which is not none.
+fn of_wrapped(name: &'static str, number: i64) -> Figure {
+    match number {
+        1.. => figure(name, count(number)).hint("of wrapped sessions"),
+        _ => figure(name, "–").hint("not known"),
+    }
+}
+
 fn cost_total(filter: &Filter, view: &Overview, sums: &UsageSums) -> Figure {
     figure("Cost", cost(sums.cost_usd, sums.counts.unpriced_calls))
         .maybe(cost_per_session(filter, view, sums))
         .maybe(compared(filter, view, sums, |sums| sums.cost_usd))
 }
 
-fn sessions_total(filter: &Filter, view: &Overview, sums: &UsageSums) -> Option<Figure> {
+fn sessions_total(frame: &Frame, filter: &Filter, view: &Overview, sums: &UsageSums) -> Option<Figure> {
     if let Some(with_model) = view.with_model {
         return Some(figure("Sessions", at_most(with_model.sessions)).hint("begun, that called it"));
     }
@@ -101,6 +117,11 @@ fn sessions_total(filter: &Filter, view: &Overview, sums: &UsageSums) -> Option<
     }
     let prompts = human::counted(usize::try_from(sums.counts.prompts).unwrap_or(0), "prompt");
     let people = view.users.len();
+    let prompts = match (frame.history.is_shown(), sums.counts.prompts) {
+        (false, _) => prompts,
+        (true, 1..) => format!("{prompts} in wrapped ones"),
+        (true, _) => "prompts not known".to_owned(),
+    };
     let hint = html! { (prompts) @if people > 1 { " · " (people) " people" } };
     let compared = compared(filter, view, sums, |sums| float(sums.counts.sessions));
     Some(figure("Sessions", grouped(sums.counts.sessions)).hint(hint).maybe(compared))

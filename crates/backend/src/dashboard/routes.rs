@@ -12,10 +12,10 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::filter::{FilterParameters, Range, Stack, encoded};
-use super::frame::{Deployment, Frame, empty};
+use super::filter::{Filter, FilterParameters, Range, Stack, encoded};
+use super::frame::{Deployment, Frame, HistoryView, empty};
 use super::gate::{Gate, cookies};
-use super::local_facts::{Outbox, Titles};
+use super::local_facts::{Conversation, History, Outbox, Titles};
 use super::login::{self, GOOD_FOR_MS, safe_target};
 use super::model::{Listing, Overview, SessionView};
 use super::sort::Sort;
@@ -23,8 +23,8 @@ use super::text::Now;
 use super::{Dashboard, assets, csv, health, live, overview, session, sessions, stream, turns};
 use crate::connections::Peer;
 use crate::limits;
-use crate::model::{By, Counted, Cursor, Page, SessionFilter, TimelinePosition, UsageFilter};
-use crate::storage::Error;
+use crate::model::{By, Counted, Cursor, Page, SessionDetail, SessionFilter, TimelinePosition, UsageFilter};
+use crate::storage::{Error, Reader};
 use crate::timeouts::TooSlow;
 use wire::Status;
 
@@ -119,7 +119,10 @@ async fn overview_page(
 ) -> Result<Html<String>, Failure> {
     let (mut frame, filter) = (dashboard.frame(), given.filter(Range::Days(30))?);
     frame.enter_zone(&filter)?;
-    let (reader, today, now) = (&dashboard.reader, frame.now.today(), &frame.now);
+    let Some(reader) = &dashboard.source(&mut frame, &filter).await? else {
+        return Ok(page(&overview::page(&frame, &filter, &Overview::default())));
+    };
+    let (today, now) = (frame.now.today(), &frame.now);
     let facets = reader.facets().await?;
     let usage = filter.usage(now, &facets);
     let of = |by, limit| reader.usage(by, usage.clone(), 0..limit);
@@ -170,7 +173,10 @@ async fn sessions_page(
     let after = after
         .and_then(|after| Cursor::fitting(after, filter.order(frame.now.at)))
         .map_err(|error| Failure::BadParameter(format!("{error}")))?;
-    let (reader, today, now) = (&dashboard.reader, frame.now.today(), &frame.now);
+    let Some(reader) = &dashboard.source(&mut frame, &filter).await? else {
+        return Ok(page(&sessions::page(&frame, &filter, &Listing::default())));
+    };
+    let (today, now) = (frame.now.today(), &frame.now);
     let facets = reader.facets().await?;
     let asked = SessionFilter {
         also: dashboard.titled(filter.words.as_deref()).await?,
@@ -216,18 +222,18 @@ async fn session_page(
     let sort = Sort::parse(&given.sort, &given.order)?;
     let mut frame = dashboard.frame();
     // No database is asked for an id with NUL; not every one could be.
-    let found = if id.contains('\0') { None } else { dashboard.reader.session(&id).await? };
-    let Some(detail) = found else {
+    let found = if id.contains('\0') { None } else { dashboard.session(&id).await? };
+    let Some((reader, detail)) = found else {
         return Ok((StatusCode::NOT_FOUND, page(&session::absent(&frame, &id))).into_response());
     };
     let around =
         [&detail.session].into_iter().chain(&detail.chain).chain(&detail.parent).chain(&detail.children);
     frame.titles = dashboard.titles(around).await?;
-    let mut timeline = dashboard.reader.timeline(&id, TimelinePosition::default(), EVENTS).await?;
+    let mut timeline = reader.timeline(&id, TimelinePosition::default(), EVENTS).await?;
     turns::order(&mut timeline.events);
     let activity = if timeline.next.is_some() {
         let (from, to) = session::span(&detail.session, frame.now.at);
-        Some(dashboard.reader.activity(&id, from, to, PARTS).await?)
+        Some(reader.activity(&id, from, to, PARTS).await?)
     } else {
         None
     };
@@ -360,12 +366,45 @@ impl Dashboard {
         let deployment =
             if matches!(self.gate, Gate::Once(_)) { Deployment::Local } else { Deployment::Backend };
         let (zone_name, titles) = (self.zone_name.clone(), Titles::default());
-        Frame { now: self.now(), zone_name, deployment, agents: self.agents, titles }
+        let history = HistoryView::None;
+        Frame { now: self.now(), zone_name, deployment, agents: self.agents, titles, history }
     }
 
     pub(super) async fn running(&self) -> Result<Vec<crate::model::Session>, Error> {
         let filter = SessionFilter { status: Some(Status::Active), ..SessionFilter::default() };
         Ok(self.reader.sessions(filter, Page::first(RUNNING)).await?.sessions)
+    }
+
+    /// What a page with this filter reads; `None` if that is not known yet. Notes on the frame which it is.
+    pub(super) async fn source(
+        &self,
+        frame: &mut Frame,
+        filter: &Filter,
+    ) -> Result<Option<Arc<dyn Reader>>, Error> {
+        let Some(facts) = self.local.clone().filter(|facts| facts.has_history()) else {
+            return Ok(Some(self.reader.clone()));
+        };
+        if !filter.history {
+            frame.history = HistoryView::Offered;
+            return Ok(Some(self.reader.clone()));
+        }
+        let Some(History { reader, state }) = aside(move || facts.history()).await? else {
+            return Ok(Some(self.reader.clone()));
+        };
+        frame.history =
+            if reader.is_some() { HistoryView::Shown(state) } else { HistoryView::Awaited(state) };
+        Ok(reader)
+    }
+
+    /// A session, and where it is from: one that never ran through codemie is in the history alone.
+    async fn session(&self, id: &str) -> Result<Option<(Arc<dyn Reader>, SessionDetail)>, Error> {
+        if let Some(detail) = self.reader.session(id).await? {
+            return Ok(Some((self.reader.clone(), detail)));
+        }
+        let Some(facts) = self.local.clone().filter(|facts| facts.has_history()) else { return Ok(None) };
+        let history = aside(move || facts.history()).await?;
+        let Some(reader) = history.and_then(|history| history.reader) else { return Ok(None) };
+        Ok(reader.session(id).await?.map(|detail| (reader, detail)))
     }
 
     async fn outbox(&self) -> Result<Option<Vec<Outbox>>, Error> {
@@ -379,8 +418,8 @@ impl Dashboard {
         sessions: impl IntoIterator<Item = &'a crate::model::Session>,
     ) -> Result<Titles, Error> {
         let Some(facts) = self.local.clone() else { return Ok(Titles::default()) };
-        let ids: Vec<String> = sessions.into_iter().map(|session| session.id.clone()).collect();
-        aside(move || facts.titles(&ids)).await
+        let sessions: Vec<_> = sessions.into_iter().map(Conversation::of).collect();
+        aside(move || facts.titles(&sessions)).await
     }
 
     /// The sessions with this text in their title.
@@ -419,6 +458,8 @@ fn page(markup: &Markup) -> Html<String> {
 pub(super) enum Failure {
     BadParameter(String),
     Foreign,
+    /// The history is being read for the first time.
+    HistoryAwaited,
     Form(FormRejection),
     Absent,
     Storage(Error),
@@ -450,6 +491,11 @@ impl IntoResponse for Failure {
                 StatusCode::FORBIDDEN,
                 "This came from another site",
                 "Open the page itself and try again.".to_owned(),
+            ),
+            Self::HistoryAwaited => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "The history is still being read",
+                "Ask again in a moment.".to_owned(),
             ),
             Self::Form(rejection) => {
                 let slow = TooSlow::caused(&rejection);

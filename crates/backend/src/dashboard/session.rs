@@ -102,10 +102,11 @@ pub fn holes(missing: &[(i64, i64)]) -> String {
 fn totals(frame: &Frame, session: &Session, amounts: Amounts) -> Markup {
     let numbers = &session.numbers;
     let calls = figure("API calls", grouped(numbers.api_calls));
+    let failed = (!foreign(session)).then(|| format!("{} failed", grouped(numbers.api_errors)));
     let mut all = vec![
         cost_total(numbers, amounts),
         figure("Tokens", count(numbers.tokens())).hint(format!("{} of output", short_count(numbers.output))),
-        calls.hint(format!("{} failed", grouped(numbers.api_errors))),
+        calls.maybe(failed),
     ];
     if foreign(session) {
         // They were not counted: that is not the same as none.
@@ -337,7 +338,9 @@ fn completeness(session: &Session, missing: &[(i64, i64)]) -> String {
 fn resume(frame: &Frame, session: &Session) -> Option<Markup> {
     let here = frame.deployment == Deployment::Local && session.status() != Status::Active;
     let can = here && session.agent_session().is_some() && frame.agents.contains(&session.life.agent);
-    can.then(|| html! { code { "codemie resume " (shell::word(session.name())) } })
+    // The store has no name for one that never ran through codemie.
+    let name = session.agent_session().filter(|_| foreign(session)).unwrap_or(session.name());
+    can.then(|| html! { code { "codemie resume " (shell::word(name)) } })
 }
 
 /// The page for an id without a session.

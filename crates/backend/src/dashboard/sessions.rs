@@ -4,7 +4,7 @@ use maud::{Markup, html};
 
 use super::controls;
 use super::filter::Filter;
-use super::frame::{Deployment, Frame, Section, empty};
+use super::frame::{Deployment, Frame, HistoryView, Section, empty};
 use super::model::Listing;
 use super::sort::{SESSIONS, Sort};
 use super::table::{PageOrder, Table, cell, heading};
@@ -27,12 +27,15 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
                 @if let Some(total) = view.total { span.aside { (counted(total)) } }
                 (controls::zone(frame))
             }
+            (controls::history(frame, filter, PATH))
             (controls::ranges(filter, PATH))
         }
         (controls::form(filter, facets, PATH, &own_fields(frame, filter)))
         @if view.demo_left_out { (controls::demo_left_out(filter, PATH)) }
         div.panel {
-            @if listing.sessions.is_empty() {
+            @if let HistoryView::Awaited(state) = &frame.history {
+                (controls::awaited(state))
+            } @else if listing.sessions.is_empty() {
                 (nothing(frame, filter, facets))
             } @else {
                 (table(frame, filter, view).scrolling())

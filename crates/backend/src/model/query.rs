@@ -225,7 +225,8 @@ fn order_key(text: &str) -> Result<OrderKey, BadCursor> {
     }
     let digits = text.strip_prefix('t').map(str::as_bytes).ok_or(BadCursor)?;
     let byte = |pair: &[u8]| {
-        let pair = std::str::from_utf8(pair).ok().filter(|pair| pair.len() == 2)?;
+        let digits = pair.len() == 2 && pair.iter().all(u8::is_ascii_hexdigit);
+        let pair = std::str::from_utf8(pair).ok().filter(|_| digits)?;
         u8::from_str_radix(pair, 16).ok().filter(|byte| *byte != 0)
     };
     let bytes: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
@@ -302,7 +303,7 @@ pub struct BadPosition;
 #[error("that is no cursor of an earlier answer; leave it out to begin at the newest")]
 pub struct BadCursor;
 
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct SessionPage {
     /// In the order asked for.
     pub sessions: Vec<Session>,
