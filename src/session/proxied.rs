@@ -46,7 +46,7 @@ pub(super) enum Unnoticed {
 
 /// Takes in a call that is over. `at`: the time now.
 pub fn take(tx: &Tx<'_>, at: Timestamp, call: &ProxiedCall) -> Result<Fate, Error> {
-    let Some(facts) = Facts::of(call) else { return Ok(Fate::Nothing) };
+    let Some(facts) = Facts::of(tx, call) else { return Ok(Fate::Nothing) };
     if let Some(owner) = facts.owner(tx, call)? {
         return facts.store(tx, &owner, call);
     }
@@ -80,7 +80,7 @@ pub(super) fn assign(tx: &Tx<'_>, at: Timestamp, session: i64, unnoticed: Unnoti
     for waiting in waiting {
         let call = &waiting.call;
         // Without an owner by its key, or with one: `take` decides by the same rules.
-        let Some(facts) = Facts::of(call) else {
+        let Some(facts) = Facts::of(tx, call) else {
             tx.stop_waiting(waiting.n)?;
             continue;
         };
@@ -169,7 +169,7 @@ struct Facts {
 
 impl Facts {
     /// `None` for what is neither, and for what no agent can have meant.
-    fn of(call: &ProxiedCall) -> Option<Self> {
+    fn of(tx: &Tx<'_>, call: &ProxiedCall) -> Option<Self> {
         let record = |fact| {
             let (key, subagent) = (call.key.clone(), call.subagent.clone());
             let mut record = Record { key, at: call.at, copied: false, subagent, fact };
@@ -177,7 +177,7 @@ impl Facts {
             Some(record).filter(Record::is_plausible)
         };
         let usage = match &call.usage {
-            Some(usage) => record(Fact::Usage(usage.clone())).map(Priced::of),
+            Some(usage) => record(Fact::Usage(usage.clone())).map(|record| tx.priced(record)),
             None if call.aborted && call.error.is_none() => record(Fact::Usage(Usage {
                 model: UNKNOWN_MODEL.to_owned(),
                 tokens: Tokens::default(),
@@ -187,7 +187,8 @@ impl Facts {
             .map(|record| Priced { record, cost: Some(PicoDollars(0)), prices: None }),
             None => None,
         };
-        let error = call.error.clone().and_then(|error| record(Fact::Error(error))).map(Priced::of);
+        let error = call.error.clone().and_then(|error| record(Fact::Error(error)));
+        let error = error.map(|record| Priced { record, cost: None, prices: None });
         let any = usage.is_some() || error.is_some();
         any.then(|| Self { columns: ProxyColumns::of(call), usage, error })
     }

@@ -52,11 +52,14 @@ mod usage;
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashSet;
 use std::ops::Deref;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use prices::PriceList;
 use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
 
+use crate::config::prices::price_list;
 use crate::home::Home;
+use crate::meter::record::Record;
 use wire::Timestamp;
 
 pub use crate::meter::tail::FileId;
@@ -94,6 +97,8 @@ pub use wire::PicoDollars;
 #[derive(Debug)]
 pub struct Store {
     conn: Connection,
+    /// Holds the prices of the user's own.
+    settings: PathBuf,
     #[cfg(test)]
     pub(crate) faults: Faults,
 }
@@ -104,6 +109,7 @@ impl Store {
     pub fn open(home: &Home, at: Timestamp) -> Result<Self, Error> {
         Ok(Self {
             conn: open::open(home, at)?,
+            settings: home.config_file(),
             #[cfg(test)]
             faults: Faults::default(),
         })
@@ -114,6 +120,7 @@ impl Store {
     pub fn open_to_read(home: &Home) -> Result<Self, Error> {
         Ok(Self {
             conn: open::open_to_read(home)?,
+            settings: home.config_file(),
             #[cfg(test)]
             faults: Faults::default(),
         })
@@ -127,7 +134,9 @@ impl Store {
         let tx = Tx {
             view: View {
                 conn: &transaction,
+                settings: &self.settings,
                 damaged_files: OnceCell::new(),
+                prices: OnceCell::new(),
                 #[cfg(test)]
                 faults: &self.faults,
             },
@@ -148,7 +157,9 @@ impl Store {
             self.conn.transaction_with_behavior(TransactionBehavior::Deferred).map_err(Error::from)?;
         work(&View {
             conn: &transaction,
+            settings: &self.settings,
             damaged_files: OnceCell::new(),
+            prices: OnceCell::new(),
             #[cfg(test)]
             faults: &self.faults,
         })
@@ -200,8 +211,11 @@ impl Store {
 #[derive(Debug)]
 pub struct View<'c> {
     conn: &'c Connection,
+    settings: &'c Path,
     /// Files with lines that could not be read; looked up once per view, when first asked for.
     damaged_files: OnceCell<HashSet<PathBuf>>,
+    /// Read once per view, when the first call is priced.
+    prices: OnceCell<PriceList>,
     #[cfg(test)]
     faults: &'c Faults,
 }
@@ -244,6 +258,11 @@ impl Tx<'_> {
 }
 
 impl View<'_> {
+    /// A record with what it cost by the prices in force: the user's own before the table's. For those who have read no settings.
+    pub fn priced(&self, record: Record) -> Priced {
+        Priced::by(self.prices.get_or_init(|| price_list(self.settings)), record)
+    }
+
     /// Damage met in the middle of work leaves a mark, so that the next to open looks closely: opening alone would
     /// not meet it.
     fn noted<T>(&self, outcome: rusqlite::Result<T>) -> Result<T, Error> {

@@ -29,11 +29,6 @@ pub struct Priced {
 }
 
 impl Priced {
-    /// With the price of today's table.
-    pub fn of(record: Record) -> Self {
-        Self::by(&PriceList::default(), record)
-    }
-
     /// What it cost by a price list.
     pub fn by(prices: &PriceList, record: Record) -> Self {
         let cost = match &record.fact {

@@ -10,17 +10,18 @@ use super::{World, agent_session, binding, usage};
 use crate::meter::proxied::ProxiedCall;
 use crate::meter::record::{ApiError, Fact, Usage};
 use crate::store::{FileId, Priced, RecordRow, Seen};
+use prices::OWN;
 use prices::tier::Tier;
 use serde_json::{Value, json};
 use wire::event::Source;
-use wire::{CallKind, Coverage, RunId, SessionId, Timestamp, Tokens, TransitionKind};
+use wire::{CallKind, Coverage, PicoDollars, RunId, SessionId, Timestamp, Tokens, TransitionKind};
 
 fn tokens(output: u64) -> Tokens {
     Tokens { input: 10, output, cache_read: 1000, cache_write_5m: 100, ..Tokens::default() }
 }
 
 /// The proxy's view of what [`usage`] is in a transcript.
-fn call(key: &str, at: Timestamp, output: u64) -> ProxiedCall {
+pub(crate) fn call(key: &str, at: Timestamp, output: u64) -> ProxiedCall {
     ProxiedCall {
         key: key.into(),
         keyed: true,
@@ -177,6 +178,30 @@ fn a_call_waits_until_its_conversation_is_a_session() {
     assert_eq!(world.attributes(started.session, "session.end")["totals"]["outputTokens"], 23);
     assert_eq!(world.waiting(), 1, "the bare agent's conversation is nobody's session");
     assert_eq!(world.store.read(|view| view.waiting_count_of_run(run)).unwrap(), 1);
+}
+
+#[test]
+fn own_prices_hold_for_calls_that_only_the_proxy_saw_waiting_ones_too() {
+    let mut world = World::new();
+    let own = "[prices.'claude-sonnet-4-5']\ninput = 1\noutput = 2\ncacheRead = 0\ncacheWrite = 3\n";
+    std::fs::write(world.home.config_file(), own).unwrap();
+    let (_, started) = world.start(ConversationStart::Fresh);
+    let at = world.now;
+    assert_eq!(world.take(&call("waits", at, 20)), Fate::Waiting);
+    world.bind(started.session, "a").unwrap();
+    assert_eq!(world.take(&call("at once", at, 20)), Fate::Recorded(started.session));
+    // 10 × 1 + 20 × 2 + 100 × 3 dollars per million tokens, in pico-dollars
+    let expected = (Some(PicoDollars(350_000_000)), true);
+    for row in world.kept(started.session) {
+        let usage = row.usage.unwrap();
+        let is_own = usage.prices.is_some_and(|version| version.starts_with(OWN));
+        assert_eq!((usage.cost, is_own), expected, "{}", row.key);
+    }
+    // What was priced stays so; what comes later has the price of its own time.
+    std::fs::write(world.home.config_file(), own.replace("output = 2", "output = 4")).unwrap();
+    assert_eq!(world.take(&call("dearer", at, 20)), Fate::Recorded(started.session));
+    let costs: Vec<_> = world.kept(started.session).into_iter().map(|row| row.usage.unwrap().cost).collect();
+    assert_eq!(costs.iter().flatten().map(|cost| cost.0).sum::<i64>(), 350_000_000 * 2 + 390_000_000);
 }
 
 #[test]
