@@ -1,11 +1,13 @@
 //! A call as the proxy saw it, ready to be stored.
 
+use serde::{Deserialize, Serialize};
 use wire::{AgentSessionId, CallKind, RunId, Timestamp};
 
 use super::record::{ApiError, Usage};
 
 /// One call, seen on its way between an agent and its API.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ProxiedCall {
     /// The id of the answer, else that of the request: what the agent's own file calls the same call, where it does.
     pub key: String,

@@ -3,6 +3,7 @@
 //! These are facts as the agent states them, before anyone decides which session owns them.
 
 use prices::tier::Tier;
+use serde::{Deserialize, Serialize};
 use wire::{MAX_COUNT, Timestamp, Tokens, ToolKind};
 
 /// The longest key; the agents' own have some forty characters.
@@ -65,7 +66,8 @@ pub enum Fact {
 }
 
 /// One answered API call.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct Usage {
     pub model: String,
     pub tokens: Tokens,
@@ -88,7 +90,8 @@ pub struct Tool {
 }
 
 /// The API refused or failed, as the agent reports it after its own retries.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
 pub struct ApiError {
     pub status: Option<u16>,
     pub kind: String,

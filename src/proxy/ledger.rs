@@ -2,7 +2,8 @@
 //!
 //! A call is handed over through a bounded queue to a thread of its own, which asks the agent what the request says of itself, and
 //! stores the call. A store that is locked, full or read-only keeps nobody waiting: calls are kept here, up to a bound, and tried
-//! again.
+//! again. Before all that the call is appended to a journal ([`journal`]), with what its headers say: a worker that is killed leaves
+//! it to the next one.
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
@@ -20,12 +21,13 @@ use crate::meter::proxied::ProxiedCall;
 use crate::meter::quota::QuotaReport;
 use crate::meter::record::{ApiError, Usage};
 use crate::registry;
+use crate::session::journal::{self, CallJournal};
 use crate::session::proxied::{self, Fate};
 use crate::session::{publish, quota};
 use crate::store::{Evidence, EvidenceVerdict, Store, Tx};
 use system::clock::{Clock, SystemClock};
 use wire::event::Source;
-use wire::{AgentSessionId, RunId, SessionId, Timestamp, Utilization};
+use wire::{AgentSessionId, RandomIds, RunId, SessionId, Timestamp, Utilization};
 
 /// Calls on their way to the thread. Each may hold its request's body until it has been looked at.
 const QUEUE: usize = 256;
@@ -45,11 +47,20 @@ const LAST: Duration = Duration::from_secs(10);
 /// The observer's end, and the thread behind it.
 #[derive(Debug)]
 pub(super) struct Ledger {
-    queue: Mutex<Option<SyncSender<Call>>>,
+    queue: Mutex<Option<SyncSender<EndedCall>>>,
     /// Calls that found the queue full, converted at once.
     overflow: Arc<Mutex<Vec<Entry>>>,
     clerk: Arc<Clerk>,
+    /// `None` where it cannot be written: calls that are over are then safe when they are stored.
+    journal: Option<Arc<CallJournal>>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
+}
+
+/// A call on its way to the thread.
+#[derive(Debug)]
+struct EndedCall {
+    call: Call,
+    journaled: bool,
 }
 
 impl Ledger {
@@ -58,15 +69,23 @@ impl Ledger {
         let overflow = Arc::<Mutex<Vec<Entry>>>::default();
         let clerk =
             Arc::new(Clerk { run: settings.run, routes: settings.routes.clone(), repeats: Mutex::default() });
-        let mut book = Book::new(settings.home(), settings.run);
+        let is_left = journal::is_any(&settings.home());
+        let journal = CallJournal::begin(&settings.home(), &RandomIds)
+            .inspect_err(|error| tracing::warn!("calls that are over are not written to a journal: {error}"));
+        let journal = journal.ok().map(Arc::new);
+        let mut book = Book::new(settings.home(), settings.run, journal.clone());
         let (spilled, own) = (Arc::clone(&overflow), Arc::clone(&clerk));
-        let thread = std::thread::Builder::new()
-            .name("ledger".into())
-            .spawn(move || book.keep(&calls, &own, &spilled))?;
+        let thread = std::thread::Builder::new().name("ledger".into()).spawn(move || {
+            if is_left {
+                book.take_in_left();
+            }
+            book.keep(&calls, &own, &spilled);
+        })?;
         Ok(Arc::new(Self {
             queue: Mutex::new(Some(queue)),
             overflow,
             clerk,
+            journal,
             thread: Mutex::new(Some(thread)),
         }))
     }
@@ -81,9 +100,10 @@ impl Ledger {
 }
 
 impl Observer for Ledger {
-    fn ended(&self, call: Call) {
+    fn ended(&self, mut call: Call) {
+        let journaled = self.append(&mut call);
         let refused = match &*lock(&self.queue) {
-            Some(queue) => queue.try_send(call),
+            Some(queue) => queue.try_send(EndedCall { call, journaled }),
             None => return,
         };
         if let Err(TrySendError::Full(call) | TrySendError::Disconnected(call)) = refused {
@@ -96,6 +116,20 @@ impl Observer for Ledger {
     }
 }
 
+impl Ledger {
+    /// Some microseconds: the body, which may say more, is left to the thread.
+    fn append(&self, call: &mut Call) -> bool {
+        let Some(journal) = &self.journal else { return false };
+        let body = call.request.body.take();
+        let outline = self.clerk.agent_of(call).map(|agent| {
+            let identity = agent.identify(&call.request);
+            proxied_call(agent, self.clerk.run, identity, call)
+        });
+        call.request.body = body;
+        outline.is_some_and(|outline| journal.append(&outline))
+    }
+}
+
 fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -105,6 +139,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 struct Entry {
     call: ProxiedCall,
     quotas: Vec<QuotaReport>,
+    journaled: bool,
 }
 
 /// Turns calls into entries.
@@ -118,19 +153,19 @@ struct Clerk {
 
 impl Clerk {
     /// `None` for what is no call of a model.
-    fn entry(&self, call: Call) -> Option<Entry> {
+    fn agent_of(&self, call: &Call) -> Option<&'static dyn Agent> {
         let route = self.routes.iter().find(|route| route.name == call.request.route)?;
         let agent = registry::by_name(&route.agent)?;
-        if call.request.api.is_none() || call.end == CallEnd::Refused {
-            return None;
-        }
+        (call.request.api.is_some() && call.end != CallEnd::Refused).then_some(agent)
+    }
+
+    fn entry(&self, EndedCall { call, journaled }: EndedCall) -> Option<Entry> {
+        let agent = self.agent_of(&call)?;
         let identity = agent.identify(&call.request);
         let attempt = lock(&self.repeats).attempt(&identity, &call.request);
         let quotas = call.quotas.iter().filter_map(report_of).collect();
-        Some(Entry {
-            call: proxied_call(agent, self.run, CallIdentity { attempt, ..identity }, call),
-            quotas,
-        })
+        let call = proxied_call(agent, self.run, CallIdentity { attempt, ..identity }, &call);
+        Some(Entry { call, quotas, journaled })
     }
 }
 
@@ -146,9 +181,9 @@ fn report_of(quota: &relay::Quota) -> Option<QuotaReport> {
 }
 
 /// A call as it is stored.
-fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, call: Call) -> ProxiedCall {
+fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, call: &Call) -> ProxiedCall {
     let CallIdentity { conversation, subagent, kind, attempt } = identity;
-    let Call { request, status, end, latency_ms, ttft_ms, request_id, metered, .. } = call;
+    let &Call { ref request, status, end, latency_ms, ttft_ms, ref request_id, ref metered, .. } = call;
     let failed = status.is_some_and(|status| status >= 400) || metered.error.is_some();
     let error = if failed || end == CallEnd::NotConnected {
         let kind = metered.error.clone().unwrap_or_else(|| match end {
@@ -172,7 +207,7 @@ fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, c
         format!("{}-{}-{}", run.map(|run| run.to_string()).unwrap_or_default(), request.number, request.at.0)
     };
     ProxiedCall {
-        key: metered.response_id.clone().or(request_id).unwrap_or_else(own),
+        key: metered.response_id.clone().or_else(|| request_id.clone()).unwrap_or_else(own),
         keyed,
         at: request.at,
         agent: agent.name().to_owned(),
@@ -193,6 +228,7 @@ fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, c
 struct Book {
     home: Home,
     run: Option<RunId>,
+    journal: Option<Arc<CallJournal>>,
     store: Option<Store>,
     pending: VecDeque<Entry>,
     /// Conversations that are noted as evidence already.
@@ -203,10 +239,11 @@ struct Book {
 }
 
 impl Book {
-    fn new(home: Home, run: Option<RunId>) -> Self {
+    fn new(home: Home, run: Option<RunId>, journal: Option<Arc<CallJournal>>) -> Self {
         Self {
             home,
             run,
+            journal,
             store: None,
             pending: VecDeque::new(),
             noted: HashSet::new(),
@@ -215,7 +252,7 @@ impl Book {
         }
     }
 
-    fn keep(&mut self, calls: &Receiver<Call>, clerk: &Clerk, overflow: &Mutex<Vec<Entry>>) {
+    fn keep(&mut self, calls: &Receiver<EndedCall>, clerk: &Clerk, overflow: &Mutex<Vec<Entry>>) {
         loop {
             // While nothing waits, nothing wakes this thread.
             let next = if self.pending.is_empty() {
@@ -225,8 +262,7 @@ impl Book {
             };
             let over = matches!(next, Err(RecvTimeoutError::Disconnected));
             self.add(next.ok().and_then(|call| clerk.entry(call)));
-            // Not waited for: what dies with this process before it is stored, nobody knows. Calls that come while a batch is
-            // written are the next one.
+            // Not waited for. Calls that come while a batch is written are the next one.
             while let Ok(call) = calls.try_recv() {
                 self.add(clerk.entry(call));
             }
@@ -243,7 +279,8 @@ impl Book {
     fn add(&mut self, entry: Option<Entry>) {
         self.pending.extend(entry);
         if self.pending.len() > MOST_PENDING {
-            self.pending.pop_front();
+            let dropped = self.pending.pop_front();
+            self.leave_journal(dropped.iter());
             tracing::error!("a call that the proxy saw is lost: the store has refused too many");
         }
     }
@@ -273,6 +310,31 @@ impl Book {
         }
     }
 
+    /// Calls of a worker before this one, which was killed. Where the store refuses, the next command takes them in.
+    fn take_in_left(&mut self) {
+        let now = SystemClock.now();
+        let opened = Store::open(&self.home, now).map_err(crate::session::Error::from);
+        let taken = opened.and_then(|mut store| {
+            let taken = journal::take_in(&mut store, &self.home, now)?;
+            self.store = Some(store);
+            Ok(taken)
+        });
+        match taken {
+            Ok(0) => {}
+            Ok(count) => {
+                tracing::warn!("{count} calls of a worker that was killed are taken in");
+                self.changed = true;
+            }
+            Err(error) => tracing::warn!("calls of a worker that was killed wait for the store: {error}"),
+        }
+    }
+
+    fn leave_journal<'a>(&self, entries: impl Iterator<Item = &'a Entry>) {
+        if let Some(journal) = &self.journal {
+            journal.stored(entries.filter(|entry| entry.journaled).count());
+        }
+    }
+
     fn store(&mut self) {
         while !self.pending.is_empty() {
             if let Err(why) = self.store_batch() {
@@ -295,7 +357,7 @@ impl Book {
         let (run, noted) = (self.run, &self.noted);
         let written: Result<Vec<AgentSessionId>, crate::session::Error> = store.write(|tx| {
             let mut newly = Vec::new();
-            for Entry { call, quotas } in &batch {
+            for Entry { call, quotas, .. } in &batch {
                 let fate = proxied::take(tx, now, call)?;
                 for report in quotas {
                     match fate {
@@ -318,7 +380,8 @@ impl Book {
         match written {
             Ok(newly) => {
                 self.noted.extend(newly);
-                self.pending.drain(..count);
+                let stored: Vec<Entry> = self.pending.drain(..count).collect();
+                self.leave_journal(stored.iter());
                 self.changed = true;
                 Ok(())
             }
@@ -378,7 +441,7 @@ mod tests {
             metered,
             quotas: Vec::new(),
         };
-        proxied_call(registry::by_name("claude").unwrap(), None, CallIdentity::default(), call)
+        proxied_call(registry::by_name("claude").unwrap(), None, CallIdentity::default(), &call)
     }
 
     fn relay_headers() -> reqwest::header::HeaderMap {

@@ -16,6 +16,7 @@
 //! absorb::absorb(tx, at, session, &Batch)          the same of a file, with how far it has been read
 //! proxied::take(tx, at, &call)                     a call that the proxy saw: a record, or it waits for its session
 //! proxied::assign_waiting(tx, at, session)         the waiting calls of a session
+//! journal::take_in(&mut store, &home, now)         calls of a proxy that was killed before it stored them
 //! quota::take(tx, at, session, &report)            a limit that came with a call of a session
 //! publish::publish(&mut store, &home, now)         the JSON files of all sessions changed since
 //! recover::recover(&mut store, …)                  ends sessions whose wrapper vanished
@@ -33,6 +34,7 @@ pub mod correlate;
 pub mod event;
 pub mod exchange;
 pub mod import;
+pub mod journal;
 pub mod labels;
 pub mod lifecycle;
 pub mod lineage;

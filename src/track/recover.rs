@@ -33,9 +33,11 @@ const IN_BACKGROUND: Duration = Duration::from_hours(30 * 24);
 /// A socket of a run that the store does not know may be that of a host that has just begun. After this long it is not.
 const UNKNOWN_SOCKET: Duration = Duration::from_hours(24);
 
-/// Ends every session whose run is gone. Costs two queries and two listings when there is none.
+/// Ends every session whose run is gone. Costs two queries and three listings when there is none.
 pub fn recover(store: &mut Store, home: &Home) -> Result<(), session::Error> {
     let now = SystemClock.now();
+    // Before sessions are ended: their ENDs count them.
+    let left = session::journal::take_in(store, home, now)?;
     let noted = |run: &RunRow| exit_note::find(home, run.id);
     // Looked up when something is to be read, which is rare.
     let prices = LazyCell::new(|| Arc::new(price_list(&home.config_file())));
@@ -47,7 +49,7 @@ pub fn recover(store: &mut Store, home: &Home) -> Result<(), session::Error> {
         exit_note::sweep(home, view, now)?;
         remove_sockets(home, view, now)
     })?;
-    if read_afterwards(store, now, to_end)? || !ended.is_empty() {
+    if read_afterwards(store, now, to_end)? || !ended.is_empty() || left > 0 {
         publish(store, home, now)?;
     }
     Ok(())

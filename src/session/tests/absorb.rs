@@ -61,7 +61,7 @@ impl World {
         absorbed
     }
 
-    pub(super) fn bound(
+    pub(crate) fn bound(
         &mut self,
         conversation: ConversationStart,
         agent_session: &str,
@@ -71,7 +71,7 @@ impl World {
         (run, started.session)
     }
 
-    pub(super) fn output(&mut self, session: SessionId) -> (i64, i64) {
+    pub(crate) fn output(&mut self, session: SessionId) -> (i64, i64) {
         let row = self.session(session);
         let totals = self.store.read(|view| view.totals(row.n)).unwrap();
         (totals.api_calls, totals.output)

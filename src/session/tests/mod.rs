@@ -4,7 +4,7 @@ mod absorb;
 mod commands;
 mod elsewhere;
 mod lifecycle;
-mod proxied;
+pub(crate) mod proxied;
 mod quota;
 mod together;
 

@@ -70,6 +70,33 @@ fn files_with(folder: &std::path::Path, bytes: &[u8]) -> Vec<String> {
 }
 
 #[test]
+fn a_call_is_counted_once_though_its_worker_is_killed_before_it_is_stored() {
+    let scene = Scene::set();
+    let run = scene.start("one", FIRST, &[]);
+    let address = run.address();
+    ok(&address, FIRST);
+    scene.wait_calls("one", 1);
+    let worker = scene.wait_own("proxy-worker", |own| own.len() == 1)[0];
+    // Nobody can write to the store: the call is over, and stands in the journal alone.
+    let store = rusqlite::Connection::open(scene.codemie_home().join("codemie.db")).unwrap();
+    store.execute_batch("BEGIN IMMEDIATE").unwrap();
+    ok(&address, FIRST);
+    await_some("the call in the journal", || (scene.journaled() == 1).then_some(()));
+    kill(worker);
+    scene.wait_own("proxy-worker", |own| own.len() == 1 && own[0] != worker);
+    store.execute_batch("ROLLBACK").unwrap();
+    scene.wait_calls("one", 2);
+    ok(&address, FIRST);
+    let record = scene.wait_calls("one", 3);
+    let expected: u64 = scene.api.log().calls.iter().map(|call| call.told.input).sum();
+    assert_eq!(record["usage"]["inputTokens"], expected, "{record}");
+    assert!(run.end().status.success());
+    scene.wait_gone();
+    assert_eq!(fs::read_dir(scene.journals()).unwrap().count(), 0, "no journal is left behind");
+    assert_eq!(scene.json(&["show", "one", "--json"])["usage"]["apiCalls"], 3);
+}
+
+#[test]
 fn a_killed_worker_is_replaced_on_the_same_address() {
     let scene = Scene::set();
     let run = scene.start("one", FIRST, &[]);

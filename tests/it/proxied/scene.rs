@@ -105,6 +105,17 @@ impl Scene {
         fs::read_dir(self.codemie_home().join("run/proxy")).map_or(0, Iterator::count)
     }
 
+    /// Where workers note calls that are not stored yet.
+    pub(super) fn journals(&self) -> PathBuf {
+        self.codemie_home().join("run/calls")
+    }
+
+    /// How many calls stand there.
+    pub(super) fn journaled(&self) -> usize {
+        let files = fs::read_dir(self.journals()).into_iter().flatten().flatten();
+        files.map(|file| fs::read_to_string(file.path()).map_or(0, |text| text.lines().count())).sum()
+    }
+
     pub(super) fn log(&self) -> String {
         fs::read_to_string(self.codemie_home().join("logs/codemie.log")).unwrap_or_default()
     }
