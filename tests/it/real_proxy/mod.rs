@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use codemie::home::Home;
 use codemie::report::bill::{Bill, BilledSum};
 use codemie::session::record::record;
-use codemie::store::{Filter, SessionRow, Store};
+use codemie::store::{Filter, RecordRow, SessionRow, Store};
 use system::clock::{Clock, SystemClock};
 use system::file::create_private;
 use wire::SessionRecord;
@@ -94,6 +94,18 @@ fn billed(stage: &Stage, agent: Agent) -> BTreeMap<String, [Spent; 2]> {
         Some((id.0, [part(&bill.transcript), part(&bill.proxy_only)]))
     };
     bills.unwrap().into_iter().filter_map(of_conversation).collect()
+}
+
+/// How many calls of an agent were broken off.
+fn aborted(stage: &Stage, agent: Agent) -> usize {
+    let mut store = Store::open(&Home::at(stage.home.codemie_home()), SystemClock.now()).unwrap();
+    let filter = Filter { agent: Some(agent.name().to_owned()), ..Filter::default() };
+    let calls = store.read(|view| {
+        let rows = view.list(&filter)?;
+        rows.iter().map(|row| view.records(row.n)).collect::<Result<Vec<_>, codemie::store::Error>>()
+    });
+    let is_aborted = |call: &RecordRow| call.proxy.as_ref().is_some_and(|proxy| proxy.aborted);
+    calls.unwrap().iter().flatten().filter(|call| is_aborted(call)).count()
 }
 
 /// Waits until the records of an agent add up to this.

@@ -9,7 +9,7 @@ use crate::support::run::AgentRun;
 use crate::support::stage::Stage;
 use wire::Coverage;
 
-use super::{await_total, billed, built_in_codex, configure, spent, told};
+use super::{aborted, await_total, billed, built_in_codex, configure, spent, told};
 
 #[test]
 fn claude_calls_are_all_counted() {
@@ -25,6 +25,16 @@ fn claude_2_1_325_calls_are_all_counted() {
     claude(&stage);
 }
 
+/// Begins an answer and stops it in the middle.
+fn break_off(run: &AgentRun, at_work: &str) {
+    let since = run.ask("stop [hold never]");
+    run.wait_call("the answer begun", since, |call| call.prompt.contains("stop"));
+    run.wait_for("the agent at work", |_, view| view.text().contains(at_work));
+    run.terminal.send("\x1b");
+    run.wait_call("the agent hang up", since, |call| call.status == Status::Aborted);
+    run.wait_ready();
+}
+
 fn claude(stage: &Stage) {
     let claude = AgentRun::start(stage, Agent::Claude, &[]);
     claude.prompt("first [together [run echo a] [run echo b]]");
@@ -34,16 +44,12 @@ fn claude(stage: &Stage) {
     claude.prompt("again [error 529 x1]");
     claude.clear();
     claude.prompt("second [subagent count things [run echo sub]]");
-    let since = claude.ask("stop [hold never]");
-    claude.wait_call("the answer begun", since, |call| call.prompt.contains("stop"));
-    claude.wait_for("the agent at work", |_, view| view.text().contains("esc to interrupt"));
-    claude.terminal.send("\x1b");
-    claude.wait_call("the agent hang up", since, |call| call.status == Status::Aborted);
-    claude.wait_ready();
+    break_off(&claude, "esc to interrupt");
     assert_eq!(claude.exit(), Exit::Code(0));
 
     let log = stage.api.log();
     let records = await_total(stage, Agent::Claude, told(&log), &log);
+    assert_eq!(aborted(stage, Agent::Claude), 1, "\n{log}");
     let bills = billed(stage, Agent::Claude);
     for session in log.sessions() {
         let expected = log.of_session(&session).map(|call| call.told).sum();
@@ -81,10 +87,13 @@ fn codex_calls_are_all_counted() {
     codex.prompt("second [subagent say hello]");
     codex
         .wait_call("the sub-agent's answer", 0, |c| c.kind == Kind::Subagent && c.status == Status::Complete);
+    codex.wait_ready();
+    break_off(&codex, "esc to interrupt");
     assert_eq!(codex.exit(), Exit::Code(0));
 
     let log = stage.api.log();
     let records = await_total(&stage, Agent::Codex, told(&log), &log);
+    assert_eq!(aborted(&stage, Agent::Codex), 1, "\n{log}");
     // A title is asked for in a hidden thread of its own: it belongs to the conversation that it names.
     let (mut current, mut sums) = (String::new(), BTreeMap::<String, Spent>::new());
     for call in &log.calls {
@@ -107,10 +116,12 @@ fn gemini_calls_are_all_counted() {
     gemini.prompt("first [run echo a]");
     gemini.clear();
     gemini.prompt("second [subagent say hello]");
+    break_off(&gemini, "esc to cancel");
     assert_eq!(gemini.exit(), Exit::Code(0));
 
     let log = stage.api.log();
     let records = await_total(&stage, Agent::Gemini, told(&log), &log);
+    assert_eq!(aborted(&stage, Agent::Gemini), 1, "\n{log}");
     assert!(log.calls.iter().any(|call| call.kind == Kind::Router), "\n{log}");
     assert!(records.values().all(|record| record.usage.coverage == Coverage::Complete), "{records:?}\n{log}");
 }

@@ -72,9 +72,10 @@ impl Gemini {
     fn chunk(&self, parts: &Value, end: bool) -> Value {
         let mut candidate = json!({"content": {"role": "model", "parts": parts}, "index": 0});
         let mut chunk = json!({"modelVersion": self.0.model, "responseId": self.0.id});
+        // Every chunk says what is known by then.
+        chunk["usageMetadata"] = if end { self.usage() } else { self.usage_at_first() };
         if end {
             candidate["finishReason"] = json!("STOP");
-            chunk["usageMetadata"] = self.usage();
         }
         chunk["candidates"] = json!([candidate]);
         chunk
@@ -97,6 +98,12 @@ impl Gemini {
         json!({"promptTokenCount": input, "candidatesTokenCount": output, "cachedContentTokenCount": 500 + n,
                "thoughtsTokenCount": thoughts, "toolUsePromptTokenCount": tools,
                "totalTokenCount": input + output + thoughts + tools})
+    }
+
+    fn usage_at_first(&self) -> Value {
+        let n = self.0.n;
+        let input = 1000 + 10 * n;
+        json!({"promptTokenCount": input, "cachedContentTokenCount": 500 + n, "totalTokenCount": input})
     }
 }
 
@@ -137,6 +144,11 @@ impl Dialect for Gemini {
             output: (100 + n) + (10 + n),
             reasoning: 10 + n,
         }
+    }
+
+    fn spent_at_first(&self) -> Spent {
+        let n = self.0.n;
+        Spent { calls: 1, input: (1000 + 10 * n) - (500 + n), cache_read: 500 + n, ..Spent::default() }
     }
 }
 
