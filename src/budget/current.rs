@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Budget;
-use crate::config::{Config, Notify};
+use crate::config::{Config, Notify, RunawayLimits};
 use crate::home::Home;
 use prices::PriceList;
 use system::file::Stamp;
@@ -25,6 +25,7 @@ pub struct CurrentBudgets {
     budgets: Vec<Budget>,
     prices: PriceList,
     notify: Notify,
+    runaway: RunawayLimits,
 }
 
 impl CurrentBudgets {
@@ -35,6 +36,7 @@ impl CurrentBudgets {
             budgets: Vec::new(),
             prices: PriceList::default(),
             notify: Notify::default(),
+            runaway: RunawayLimits::NEVER,
         }
     }
 
@@ -48,13 +50,24 @@ impl CurrentBudgets {
             self.read = if settled { found } else { ReadFile::Never };
             let config = Config::load(Some(&self.file), |_| None, &[]);
             (self.budgets, self.prices, self.notify) = (config.budgets, config.prices, config.notify);
+            self.runaway = config.runaway;
         }
+        &self.budgets
+    }
+
+    /// As of the last look.
+    pub fn budgets(&self) -> &[Budget] {
         &self.budgets
     }
 
     /// As of the last look.
     pub fn prices(&self) -> &PriceList {
         &self.prices
+    }
+
+    /// From when on a session counts as running away, as of the last look.
+    pub fn runaway(&self) -> RunawayLimits {
+        self.runaway
     }
 
     /// As of the last look.

@@ -13,7 +13,7 @@ use crate::home::Home;
 use crate::launch::{Origin, settings};
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
-use crate::report::list::{self, Listing, SessionLine};
+use crate::report::list::{self, ListedRecord, Listing, SessionLine};
 use crate::report::open::open_existing;
 use crate::report::state::Asked;
 use crate::report::title;
@@ -31,7 +31,9 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         let all = |count| fitting(count, args.limit, None);
         let mut listing = list::recorded(store.as_mut(), &filter, all, now)?;
         asked.fill(&mut listing.sessions);
-        out.write_all(json::pretty(&listing.sessions)?.as_bytes())?;
+        let limits = settings(Some(home), &origin).runaway;
+        let records = ListedRecord::of(store.as_mut(), listing.sessions, limits, now)?;
+        out.write_all(json::pretty(&records)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let style = Style::of_stdout();
@@ -41,8 +43,9 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let mut used = Vec::new();
     if let Some(store) = &mut store {
         list::add_states(store, &mut lines, &asked)?;
-        let budgets = settings(Some(home), &origin).budgets;
-        used = list::add_budgets(store, &mut lines, &budgets, now, &zone)?;
+        let config = settings(Some(home), &origin);
+        list::add_runaways(store, &mut lines, config.runaway, now)?;
+        used = list::add_budgets(store, &mut lines, &config.budgets, now, &zone)?;
         title::add_missing(store, lines.iter_mut().take(TITLED), &origin)?;
     }
     if lines.is_empty() {
@@ -54,6 +57,9 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         let more = human::grouped(more as u64);
         let line = format!("… {more} more, `--limit 0` shows all");
         writeln!(out, "{}", style.paint(&line, Colour::Faint))?;
+    }
+    for line in runaways(&lines) {
+        write!(out, "{}", style.fold(&line))?;
     }
     for standing in used {
         write!(out, "{}", style.fold(&format!("Budget {}.", standing.in_words(now, &zone))))?;
@@ -69,6 +75,14 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What the mark of a session that has run away means, for each.
+fn runaways(lines: &[SessionLine]) -> impl Iterator<Item = String> + '_ {
+    lines.iter().filter_map(|line| {
+        let runaway = line.runaway.as_ref()?;
+        Some(format!("{} may have run away: {}.", line.row.name, runaway.in_words()))
+    })
 }
 
 /// Titles are looked for in so many sessions at once: a screen full.
@@ -185,6 +199,8 @@ fn table(
     }
     let budgets = lines.iter().any(|line| line.budget.is_some());
     columns.extend(budgets.then(|| Column::number("BUDGET").dispensable(1)));
+    let runaways = lines.iter().any(|line| line.runaway.is_some());
+    columns.extend(runaways.then(|| Column::text("RUNAWAY", 10).dispensable(1)));
     columns.push(Column::text("ID", format::ID));
     columns.extend(archived);
     columns.extend(tags.then(|| Column::text("TAGS", 12).dispensable(11)));
@@ -218,6 +234,10 @@ fn table(
                 line.budget.map(|percent| Cell::painted(format!("{percent} %"), budget::colour(percent)));
             cells.push(mark.unwrap_or_default());
         }
+        if runaways {
+            let mark = line.runaway.as_ref().map(|runaway| Cell::painted(runaway.in_short(), Colour::Bad));
+            cells.push(mark.unwrap_or_default());
+        }
         cells.push(Cell::painted(ids.of(&row.id), Colour::Faint));
         cells.extend(archived.map(|_| if row.archived { "yes" } else { "" }.into()));
         cells.extend(tags.then(|| line.tags.join(", ").into()));
@@ -238,7 +258,7 @@ pub(super) fn ended(row: &ListedSession) -> &'static str {
 }
 
 /// The model used most, without the date of its version, and how many others there are.
-fn model(models: &[String]) -> String {
+pub(super) fn model(models: &[String]) -> String {
     let Some(first) = models.first() else { return String::new() };
     let undated = first.rsplit_once('-').filter(|(_, date)| {
         date.len() == 8 && date.starts_with("20") && date.bytes().all(|byte| byte.is_ascii_digit())
@@ -255,6 +275,7 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
+    use crate::session::runaway::Runaway;
     use crate::store::PicoDollars;
     use wire::LiveState;
 
@@ -288,6 +309,7 @@ mod tests {
             models: Vec::new(),
             state: None,
             budget: None,
+            runaway: None,
         }
     }
 
@@ -436,6 +458,22 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
     }
 
     #[test]
+    fn running_ones_show_that_they_have_run_away() {
+        let mut lines = lines();
+        lines[1].runaway = Some(Runaway::Failing { tool: "Bash".into(), times: 6 });
+        let text = of(&lines, 80);
+        let marked: Vec<_> =
+            text.lines().map(|line| line.contains("RUNAWAY") || line.contains("Bash ×6")).collect();
+        assert_eq!(marked, [true, false, true], "{text}");
+        assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+        assert!(!of(&lines, 40).contains("RUNAWAY"), "the line below the table says it");
+        assert_eq!(
+            runaways(&lines).collect::<Vec<_>>(),
+            ["fix-auth.2 may have run away: Bash failed 6 times in a row."]
+        );
+    }
+
+    #[test]
     fn columns_that_would_be_empty_are_not_there() {
         let mut lines = lines();
         lines.truncate(1);
@@ -463,6 +501,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
                 (line.row.project, line.row.branch) = (Some(text.into()), Some(text.into()));
                 (line.row.title, line.models) = (Some(text.into()), vec![text.into()]);
                 (line.tags, line.unpriced_models) = (vec![text.into()], vec![text.into()]);
+                line.runaway = Some(Runaway::Failing { tool: text.into(), times: 6 });
             }
             super::drawn(&lines, Timestamp(0), &TimeZone::UTC, style)
         });

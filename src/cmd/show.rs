@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use super::format::{self, Sheet, cost, date, number, tokens};
 use crate::cli::Show;
 use crate::home::Home;
-use crate::launch::Origin;
+use crate::launch::{Origin, settings};
 use crate::output::table::{Column, Table};
 use crate::output::{Colour, Style, json};
 use crate::registry;
@@ -28,11 +28,13 @@ use wire::{Coverage, Link, LiveState, SessionRecord};
 
 pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, origin) = (SystemClock.now(), Origin::of_this_process());
+    let limits = settings(Some(home), &origin).runaway;
     let mut store = open(home)?;
     let found = store.read(|view| match find(view, &args.session, &origin)? {
-        Found::Session(row) => {
-            SessionDetails::of(view, &row, now).map(Box::new).map(Known::Session).map_err(FindError::from)
-        }
+        Found::Session(row) => SessionDetails::of(view, &row, limits, now)
+            .map(Box::new)
+            .map(Known::Session)
+            .map_err(FindError::from),
         Found::Foreign(foreign) => Ok(Known::Foreign(foreign)),
     })?;
     let text = match found {
@@ -93,6 +95,7 @@ impl Sheets<'_> {
         let record = &self.0.record;
         let mut sheet = Sheet::default();
         sheet.maybe("state", record.state.as_ref().map(|state| state_line(state, zone)));
+        sheet.maybe("runaway", self.0.runaway.as_ref().map(|runaway| runaway.in_words()));
         sheet.maybe("title", record.title.as_ref());
         sheet.line("session", &record.session_id);
         let version = record.agent_version.as_deref().map(|version| format!(" {version}"));
@@ -182,7 +185,7 @@ impl Sheets<'_> {
 }
 
 /// `2 before → fix → [here] → next`; `None` for a session without neighbours.
-fn chain(chain: &Chain, here: &str) -> Option<String> {
+pub(super) fn chain(chain: &Chain, here: &str) -> Option<String> {
     if chain.before.is_empty() && chain.after.is_empty() {
         return None;
     }
@@ -301,6 +304,7 @@ mod tests {
             bill: None,
             quotas: Vec::new(),
             waiting_calls: 0,
+            runaway: None,
         }
     }
 

@@ -6,9 +6,12 @@ use serde::Serialize;
 use serde_json::json;
 
 use super::bill::Bill;
+use super::list::RunawayRecord;
 use super::quota::{QuotaUse, quota_uses};
+use crate::config::RunawayLimits;
 use crate::session::lookup::Foreign;
 use crate::session::record::record;
+use crate::session::runaway::{Runaway, runaway_of};
 use crate::store::{self, SessionRow, View};
 use wire::{SessionId, SessionRecord, Timestamp};
 
@@ -31,6 +34,8 @@ pub struct SessionDetails {
     pub quotas: Vec<QuotaUse>,
     /// Calls that the proxy of its run saw, of conversations that are no sessions.
     pub waiting_calls: i64,
+    /// Of one that runs, the sign that it has run away.
+    pub runaway: Option<Runaway>,
 }
 
 /// A session as `show --json` has it: its record, and what is known on this machine alone.
@@ -45,6 +50,8 @@ struct ShownRecord<'a> {
     quotas: &'a [QuotaUse],
     #[serde(skip_serializing_if = "is_none")]
     waiting_calls: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    runaway: Option<RunawayRecord>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -60,7 +67,12 @@ pub struct Chain {
 }
 
 impl SessionDetails {
-    pub fn of(view: &View<'_>, row: &SessionRow, now: Timestamp) -> Result<Self, store::Error> {
+    pub fn of(
+        view: &View<'_>,
+        row: &SessionRow,
+        limits: RunawayLimits,
+        now: Timestamp,
+    ) -> Result<Self, store::Error> {
         let parent = row.parent.map(|parent| view.session_number(parent)).transpose()?.flatten();
         let record = record(view, row, now)?;
         let waiting_calls = record.run_id.map_or(Ok(0), |run| view.waiting_count_of_run(run))?;
@@ -76,6 +88,7 @@ impl SessionDetails {
             bill: Bill::of(view, row)?,
             quotas: quota_uses(view, row)?,
             waiting_calls,
+            runaway: if row.is_active() { runaway_of(view, row.n, limits, now)? } else { None },
         })
     }
 }
@@ -84,12 +97,13 @@ impl SessionDetails {
     /// For programs: the record, with what only this machine knows.
     pub fn shown(&self) -> impl Serialize + '_ {
         let Self { record, bill, quotas, waiting_calls, .. } = self;
-        ShownRecord { record, bill: bill.as_ref(), quotas, waiting_calls: *waiting_calls }
+        let runaway = self.runaway.as_ref().map(Into::into);
+        ShownRecord { record, bill: bill.as_ref(), quotas, waiting_calls: *waiting_calls, runaway }
     }
 }
 
 impl Chain {
-    fn around(view: &View<'_>, row: &SessionRow) -> Result<Self, store::Error> {
+    pub(super) fn around(view: &View<'_>, row: &SessionRow) -> Result<Self, store::Error> {
         // A switch can lead back to where it came from.
         let mut seen = vec![row.id];
         let mut chain = Self::default();

@@ -4,11 +4,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
+use serde::Serialize;
 
 use super::budget::Marks;
 use super::state::{Asked, RunningSession};
 use crate::budget::{Budget, Standing};
+use crate::config::RunawayLimits;
 use crate::session::record::{open_time, records};
+use crate::session::runaway::{Runaway, runaway_of};
 use crate::store::{self, Filter, ListedSession, Store, View};
 use wire::{LiveState, SessionRecord, Status, Timestamp};
 
@@ -76,6 +79,67 @@ pub struct SessionLine {
     pub state: Option<LiveState>,
     /// Of one that runs, the percentage of the most used budget that it counts towards, from 80 % on; see [`add_budgets`].
     pub budget: Option<i64>,
+    /// Of one that runs, the sign that it has run away; see [`add_runaways`].
+    pub runaway: Option<Runaway>,
+}
+
+/// A session as `list --json` has it: its record, and what is known on this machine alone.
+#[derive(Clone, Debug, Serialize)]
+pub struct ListedRecord {
+    #[serde(flatten)]
+    pub record: SessionRecord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub runaway: Option<RunawayRecord>,
+}
+
+/// A sign that a session has run away, as programs read it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct RunawayRecord {
+    pub sign: &'static str,
+    pub why: String,
+}
+
+impl From<&Runaway> for RunawayRecord {
+    fn from(runaway: &Runaway) -> Self {
+        Self { sign: runaway.sign(), why: runaway.in_words() }
+    }
+}
+
+impl ListedRecord {
+    /// Looks at the running ones for signs that they have run away. Ended ones cost nothing.
+    pub fn of(
+        store: Option<&mut Store>,
+        records: Vec<SessionRecord>,
+        limits: RunawayLimits,
+        now: Timestamp,
+    ) -> Result<Vec<Self>, store::Error> {
+        let plain = |record| Self { record, runaway: None };
+        let mut listed: Vec<Self> = records.into_iter().map(plain).collect();
+        let Some(store) = store else { return Ok(listed) };
+        store.read(|view| {
+            for one in listed.iter_mut().filter(|one| one.record.status == Status::Active) {
+                let Ok(id) = one.record.session_id.parse() else { continue };
+                let Some(row) = view.session(id)? else { continue };
+                one.runaway = runaway_of(view, row.n, limits, now)?.as_ref().map(Into::into);
+            }
+            Ok(listed)
+        })
+    }
+}
+
+/// Looks at the running ones for signs that they have run away. Ended ones cost nothing.
+pub fn add_runaways(
+    store: &mut Store,
+    lines: &mut [SessionLine],
+    limits: RunawayLimits,
+    now: Timestamp,
+) -> Result<(), store::Error> {
+    store.read(|view| {
+        for line in lines.iter_mut().filter(|line| line.row.status == Status::Active) {
+            line.runaway = runaway_of(view, line.row.n, limits, now)?;
+        }
+        Ok(())
+    })
 }
 
 /// Looks how much of the budgets is used that the running ones count towards, and returns the used ones of the calendar.
@@ -144,6 +208,7 @@ impl SessionLine {
                 models: models.remove(&row.n).unwrap_or_default(),
                 state: None,
                 budget: None,
+                runaway: None,
                 row,
             }
         };

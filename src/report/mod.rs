@@ -15,7 +15,6 @@ pub mod list;
 pub mod live_target;
 pub mod open;
 pub mod quota;
-pub mod runaway;
 pub mod search;
 pub mod state;
 pub mod statusline;

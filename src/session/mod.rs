@@ -21,6 +21,7 @@
 //! publish::publish(&mut store, &home, now)         the JSON files of all sessions changed since
 //! recover::recover(&mut store, …)                  ends sessions whose wrapper vanished
 //! record::record(view, &row, now)                  the record of `show --json`
+//! runaway::runaway_of(view, session, limits, now)  the sign that a running session has run away, if it shows one
 //! lookup::find(view, text, scan)                   SESSION on a command line → one session
 //! labels::{rename, tag, untag, group, archive}     on a row that was found
 //! prune::prune(&mut store, &home, before, agent, dry_run) old sessions leave
@@ -46,6 +47,7 @@ pub mod publish;
 pub mod quota;
 pub mod record;
 pub mod recover;
+pub mod runaway;
 pub mod state;
 
 #[cfg(test)]

@@ -303,6 +303,18 @@ impl Tx<'_> {
         }
         Ok(first)
     }
+
+    /// The same for a sign of a session's own. It stands among the notices of budgets, under a name that no budget has, and is
+    /// forgotten with them.
+    pub fn note_session_notice(
+        &self,
+        sign: &str,
+        session: SessionId,
+        at: Timestamp,
+        oldest: Timestamp,
+    ) -> Result<bool, Error> {
+        self.note_budget_notice(sign, &session.to_string(), 0, at, oldest)
+    }
 }
 
 #[cfg(test)]

@@ -46,6 +46,7 @@ mod schema;
 mod session;
 mod sink;
 mod spelling;
+mod steps;
 mod total;
 mod usage;
 
@@ -85,11 +86,12 @@ pub use proxied::{ProxyColumns, Seen};
 pub use pruned::PrunedSession;
 pub use query::{Filter, Labelled, Show, Sort};
 pub use quota::{QuotaRow, QuotaUseRow};
-pub use record::{Priced, RecordKind, RecordRow, Step, StepKind, StoredRecord};
+pub use record::{Priced, RecordKind, RecordRow, StoredRecord};
 pub use request::{CLAIMED, Claim, NewRequest, REMEMBERED, RequestRow};
 pub use run::{NewRun, Realm, RunRow, Surroundings};
 pub use session::{NewSession, SessionRow, Workspace};
 pub use sink::{SinkCount, SinkRow};
+pub use steps::{Step, StepKind, ToolRow};
 pub use usage::{CallSums, Owner, OwnerSession, Place, PlaceOf, Portion, Span, Spending, SpentCall};
 pub use wire::PicoDollars;
 

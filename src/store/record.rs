@@ -40,27 +40,6 @@ impl Priced {
     }
 }
 
-/// One call or tool, as far as numbers go.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Step {
-    pub at: Timestamp,
-    pub kind: StepKind,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum StepKind {
-    /// Everything that was sent, in tokens.
-    Call {
-        context: i64,
-        cost: PicoDollars,
-    },
-    Tool {
-        name: String,
-        ok: bool,
-        edits: bool,
-    },
-}
-
 spelled!(
     /// Keys are unique within an agent and a kind.
     RecordKind { Usage = "usage", Tool = "tool", Prompt = "prompt", Error = "error" }
@@ -327,31 +306,6 @@ impl View<'_> {
             [session],
             read_row,
         )
-    }
-
-    /// A session's latest calls and tools, the oldest first: for signs that need no words.
-    pub fn recent_steps(&self, session: i64, most: usize) -> Result<Vec<Step>, Error> {
-        let mut steps = self.all(
-            "SELECT at, tool, ok, tool_kind IN ('write', 'edit'),
-               ifnull(input, 0) + ifnull(cache_read, 0) + ifnull(cache_write_5m, 0) + ifnull(cache_write_1h, 0),
-               ifnull(cost, 0)
-             FROM record WHERE session = ?1 AND kind IN ('usage', 'tool') AND subagent IS NULL
-             ORDER BY at DESC, n DESC LIMIT ?2",
-            params![session, i64::try_from(most).unwrap_or(i64::MAX)],
-            |row| {
-                let kind = match row.get::<_, Option<String>>(1)? {
-                    Some(name) => StepKind::Tool {
-                        name,
-                        ok: row.get::<_, Option<bool>>(2)?.unwrap_or(true),
-                        edits: row.get::<_, Option<bool>>(3)?.unwrap_or(false),
-                    },
-                    None => StepKind::Call { context: row.get(4)?, cost: row.get(5)? },
-                };
-                Ok(Step { at: row.get(0)?, kind })
-            },
-        )?;
-        steps.reverse();
-        Ok(steps)
     }
 
     pub fn last_record_at(&self, session: i64) -> Result<Option<Timestamp>, Error> {

@@ -1,14 +1,16 @@
-//! Looks at the budgets after calls were stored, and tells the user when one is nearly or wholly spent.
+//! Looks at the budgets after calls were stored, and tells the user when one is nearly or wholly spent. With the same look: whether
+//! the session shows a sign of having run away.
 
 use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZone;
 
 use super::clock::Moment;
-use super::notify::Notifier;
+use super::notify::{Alarm, Notifier};
 use crate::budget::{CurrentBudgets, Level, Standing, Subject, crossed, standings};
 use crate::home::Home;
 use crate::session;
+use crate::session::runaway::{is_first_report, runaway_of};
 use crate::store::Store;
 use wire::SessionId;
 
@@ -23,12 +25,15 @@ pub(super) struct BudgetWatch {
     unchecked: bool,
     checked: Option<Instant>,
     notifier: Notifier,
+    /// Signs that were seen in this run, so that the store is not asked for each again and again.
+    seen_signs: Vec<(SessionId, &'static str)>,
 }
 
 impl BudgetWatch {
     pub(super) fn of(home: &Home) -> Self {
         let current = CurrentBudgets::of(home);
-        Self { current, zone: None, unchecked: false, checked: None, notifier: Notifier::default() }
+        let notifier = Notifier::default();
+        Self { current, zone: None, unchecked: false, checked: None, notifier, seen_signs: Vec::new() }
     }
 
     pub(super) fn note_calls(&mut self) {
@@ -61,15 +66,50 @@ impl BudgetWatch {
         let Some(row) = store.read(|view| view.session(session))?.filter(|_| !news.is_empty()) else {
             return Ok(());
         };
+        self.follow_settings();
+        for standing in &news {
+            let why = standing.in_words(now.wall, self.zone.get_or_insert_with(system::zone::local));
+            tracing::info!(%session, "budget {why}");
+            self.notifier.run_for(Alarm::Budget, session, &row.name, &row.agent, &why);
+        }
+        Ok(())
+    }
+
+    fn follow_settings(&mut self) {
         if self.notifier.is_off() {
             // One for the whole run: it bounds how many commands run at once.
             self.notifier = Notifier::of(self.current.notify());
         }
-        for standing in &news {
-            let why = standing.in_words(now.wall, self.zone.get_or_insert_with(system::zone::local));
-            tracing::info!(%session, "budget {why}");
-            self.notifier.run_for_budget(session, &row.name, &row.agent, &why);
+    }
+
+    /// Notifies of a sign that the session has run away, once for each sign however many runs see it. Without a command nobody
+    /// would hear of it: `list` and `top` look for themselves.
+    pub(super) fn check_runaway(
+        &mut self,
+        store: &mut Store,
+        session: SessionId,
+        now: Moment,
+    ) -> Result<(), session::Error> {
+        self.current.look(now.wall);
+        self.follow_settings();
+        if self.notifier.is_off() {
+            return Ok(());
         }
+        let limits = self.current.runaway();
+        let found = store.read(|view| {
+            let row = view.session(session)?.ok_or(session::Error::NoSession(session))?;
+            Ok::<_, session::Error>(runaway_of(view, row.n, limits, now.wall)?.map(|sign| (row, sign)))
+        })?;
+        let Some((row, runaway)) = found else { return Ok(()) };
+        if self.seen_signs.contains(&(session, runaway.sign())) {
+            return Ok(());
+        }
+        if store.write(|tx| is_first_report(tx, session, &runaway, now.wall))? {
+            let why = runaway.in_words();
+            tracing::info!(%session, "runaway: {why}");
+            self.notifier.run_for(Alarm::Runaway, session, &row.name, &row.agent, &why);
+        }
+        self.seen_signs.push((session, runaway.sign()));
         Ok(())
     }
 

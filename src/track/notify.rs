@@ -1,4 +1,5 @@
-//! Runs the user's `notify.command` when a session ends a turn, asks something, or ends, and when a budget is nearly spent.
+//! Runs the user's `notify.command` when a session ends a turn, asks something, or ends, when a budget is nearly spent, and when a
+//! session shows signs of having run away.
 //!
 //! Promises: nothing waits for the command. A bounded number of them runs at once, each for a bounded time, without a terminal on
 //! its descriptors; what does not fit is left out and logged.
@@ -25,8 +26,23 @@ const PACE: Duration = Duration::from_millis(50);
 /// What a terminal shows of a message is far less.
 const LONGEST_MESSAGE: usize = 200;
 
-/// The event of a budget: it is no moment of one session, and nothing waits for it.
-const BUDGET: &str = "budget";
+/// Events that are no moments of a session: nothing waits for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Alarm {
+    /// A budget that the session counts towards is nearly or wholly spent.
+    Budget,
+    /// The session shows a sign of having run away.
+    Runaway,
+}
+
+impl Alarm {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Budget => "budget",
+            Self::Runaway => "runaway",
+        }
+    }
+}
 
 /// Something that the user wants to know.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -104,12 +120,11 @@ impl Notifier {
         self.start(notice.moment.as_str(), notice.variables());
     }
 
-    /// A budget that a session counts towards is nearly or wholly spent.
-    pub fn run_for_budget(&self, session: SessionId, name: &str, agent: &str, why: &str) {
-        let event = ("CODEMIE_NOTIFY_EVENT", BUDGET.to_owned());
+    pub(super) fn run_for(&self, alarm: Alarm, session: SessionId, name: &str, agent: &str, why: &str) {
+        let event = ("CODEMIE_NOTIFY_EVENT", alarm.as_str().to_owned());
         let [_, rest @ ..] =
             Notice { moment: Moment::Exit, session, name, agent, state: "", why }.variables();
-        self.start(BUDGET, [event].into_iter().chain(rest));
+        self.start(alarm.as_str(), [event].into_iter().chain(rest));
     }
 
     fn start(&self, event: &str, variables: impl IntoIterator<Item = (&'static str, String)>) {
@@ -251,11 +266,16 @@ mod tests {
         let text = fs::read_to_string(&file).unwrap();
         assert_eq!(text, format!("needs-input|{session}|fix-auth|claude|needs-input|may it run `ls`? |"));
         await_that(|| notifier.running.load(Ordering::Relaxed) == 0);
-        fs::remove_file(&file).unwrap();
-        notifier.run_for_budget(session, "fix-auth", "claude", "day: $16.20 of $20.00 (81 %)");
-        await_that(|| file.exists());
-        let text = fs::read_to_string(&file).unwrap();
-        assert_eq!(text, format!("budget|{session}|fix-auth|claude||day: $16.20 of $20.00 (81 %)|"));
+        for (alarm, event, why) in [
+            (Alarm::Budget, "budget", "day: $16.20 of $20.00 (81 %)"),
+            (Alarm::Runaway, "runaway", "Bash failed 6 times in a row"),
+        ] {
+            fs::remove_file(&file).unwrap();
+            notifier.run_for(alarm, session, "fix-auth", "claude", why);
+            await_that(|| file.exists());
+            let text = fs::read_to_string(&file).unwrap();
+            assert_eq!(text, format!("{event}|{session}|fix-auth|claude||{why}|"));
+        }
     }
 
     #[test]

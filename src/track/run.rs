@@ -122,7 +122,8 @@ fn name_of(recorder: &mut Recorder, session: SessionId) -> String {
     row.flatten().map(|row| row.name).unwrap_or_default()
 }
 
-/// Looks at the budgets, if calls were stored since the last look and that is some seconds ago. `last`: at the end of the run.
+/// Looks at the budgets and for signs of a session that has run away, if calls were stored since the last look and that is some
+/// seconds ago. `last`: at the end of the run, when nothing runs away any more.
 fn check_budgets(budgets: &mut BudgetWatch, recorder: &mut Recorder, last: bool) {
     if recorder.take_metered() {
         budgets.note_calls();
@@ -131,6 +132,9 @@ fn check_budgets(budgets: &mut BudgetWatch, recorder: &mut Recorder, last: bool)
     if budgets.is_due(now, last) {
         let session = recorder.sessions().current();
         recorder.commit(|store| budgets.check(store, session, now));
+        if !last {
+            recorder.commit(|store| budgets.check_runaway(store, session, now));
+        }
     }
 }
 

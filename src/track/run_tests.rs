@@ -11,7 +11,7 @@ use super::*;
 use crate::agent::{Seen, Trail};
 use crate::home::Home;
 use crate::meter::line::{Harvest, Lines, Unreadable};
-use crate::meter::record::{Fact, Record, Usage};
+use crate::meter::record::{Fact, Record, Tool, Usage};
 use crate::session;
 use crate::session::correlate::{Beginning, Method, RegistryEntry};
 use crate::session::lifecycle::ConversationStart;
@@ -22,8 +22,8 @@ use prices::tier::Tier;
 use terminal::process::Processes;
 use wire::EndReason;
 use wire::RunId;
-use wire::Tokens;
 use wire::{AgentSessionId, Ids, ProcessId, RandomIds};
+use wire::{Tokens, ToolKind};
 
 /// Shows the signals of a test. The files of a conversation are those whose names begin with its id.
 struct Scripted {
@@ -60,7 +60,7 @@ impl Trail for Scripted {
     }
 }
 
-/// Each line is the key of a call.
+/// Each line is the key of a call, or of a tool that fails.
 struct Calls;
 
 impl Lines for Calls {
@@ -71,12 +71,22 @@ impl Lines for Calls {
             tier: Tier::Standard,
             request_id: None,
         };
+        let failed = || Tool {
+            name: "Bash".into(),
+            ok: false,
+            kind: ToolKind::Other,
+            file: None,
+            further: Vec::new(),
+            lines_added: 0,
+            lines_removed: 0,
+        };
+        let fact = if line.starts_with(b"fails") { Fact::Tool(failed()) } else { Fact::Usage(usage) };
         into.records.push(Record {
             key: String::from_utf8(line.to_vec()).unwrap(),
             at: SystemClocks.now().wall,
             copied: false,
             subagent: None,
-            fact: Fact::Usage(usage),
+            fact,
         });
         Ok(())
     }
@@ -556,6 +566,42 @@ fn evidence_is_stored_with_its_run() {
     let query = "SELECT count(*) FROM evidence e JOIN run r ON r.n = e.run WHERE r.id = ?1";
     let noted: i64 = store.sql().query_row(query, [id], |row| row.get(0)).unwrap();
     assert_eq!(noted, 2);
+}
+
+#[test]
+fn a_session_that_runs_away_is_notified_of_once_however_many_runs_see_it() {
+    let scene = Scene::new();
+    let [file, script] = ["notices", "notify.sh"].map(|name| scene.home.path().join(name));
+    fs::create_dir_all(scene.home.path()).unwrap();
+    fs::write(&script, "echo $CODEMIE_NOTIFY_EVENT $CODEMIE_NOTIFY_NAME $CODEMIE_NOTIFY_WHY >> $1\n")
+        .unwrap();
+    let config = format!("[notify]\ncommand = ['sh', '{}', '{}']\n", script.display(), file.display());
+    fs::write(scene.home.config_file(), config).unwrap();
+    let mut run = scene.start(scene.plan());
+    scene.write("a.jsonl", "one");
+    scene.be_in(&mut run, "a");
+    for time in 1..=7 {
+        scene.write("a.jsonl", &format!("fails {time}"));
+        scene.clock.advance(Duration::from_secs(5));
+        run.look();
+    }
+    end(run);
+    let again = Plan { conversation: ConversationStart::Named(AgentSessionId("a".into())), ..scene.plan() };
+    let mut run = scene.start(again);
+    scene.be_in(&mut run, "a");
+    scene.write("a.jsonl", "fails once more");
+    scene.clock.advance(Duration::from_secs(5));
+    run.look();
+    end(run);
+    let deadline = std::time::Instant::now() + Duration::from_secs(30);
+    while !file.exists() && std::time::Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(fs::read_to_string(&file).unwrap(), "runaway fix Bash failed 5 times in a row\n");
+    let store = Store::open(&scene.home, scene.clock.now().wall).unwrap();
+    let notices: i64 =
+        store.sql().query_row("SELECT count(*) FROM budget_notice", [], |row| row.get(0)).unwrap();
+    assert_eq!(notices, 1);
 }
 
 #[test]

@@ -1,9 +1,11 @@
 //! Signs that a session has run away, from numbers alone: the same tool failing again and again, a context that grows without an
 //! edit, spending far above the session's own. Pure, over its latest steps; the limits are settings, argued beside them.
 
+use std::time::Duration;
+
 use crate::config::RunawayLimits;
-use crate::store::{self, Step, StepKind, View};
-use wire::{PicoDollars, Timestamp};
+use crate::store::{self, Step, StepKind, Tx, View};
+use wire::{PicoDollars, SessionId, Timestamp};
 
 /// Enough for the longest of the signs: a hundred thousand tokens are read in some dozens of calls.
 const STEPS: usize = 500;
@@ -17,6 +19,9 @@ const BEFORE: i64 = 15 * 60_000;
 /// Below this nobody is worried, whatever the factor: a dollar.
 const LEAST: PicoDollars = PicoDollars(1_000_000_000_000);
 
+/// A session that runs longer than this may be reported once more.
+const REMEMBERED: Duration = Duration::from_hours(24 * 62);
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Runaway {
     Failing { tool: String, times: i64 },
@@ -25,7 +30,27 @@ pub enum Runaway {
 }
 
 impl Runaway {
-    /// In a few words, for a list.
+    /// Which of the signs it is, for programs: a session is reported once for each.
+    pub fn sign(&self) -> &'static str {
+        match self {
+            Self::Failing { .. } => "failing",
+            Self::Growing { .. } => "growing",
+            Self::Spending { .. } => "spending",
+        }
+    }
+
+    /// In two words, for a column: `Bash ×6`, `context +105k`, `spend ×40`.
+    pub fn in_short(&self) -> String {
+        match self {
+            Self::Failing { tool, times } => format!("{tool} ×{times}"),
+            Self::Growing { tokens } => {
+                format!("context +{}", human::count(u64::try_from(*tokens).unwrap_or(0)))
+            }
+            Self::Spending { times, .. } => format!("spend ×{times}"),
+        }
+    }
+
+    /// In a few words, for a line.
     pub fn in_words(&self) -> String {
         match self {
             Self::Failing { tool, times } => format!("{tool} failed {times} times in a row"),
@@ -40,14 +65,28 @@ impl Runaway {
     }
 }
 
-/// The first sign that a session shows, if any.
+/// The first sign that a session shows, if any. For sessions that run: what has ended runs nowhere.
 pub fn runaway_of(
     view: &View<'_>,
     session: i64,
     limits: RunawayLimits,
     now: Timestamp,
 ) -> Result<Option<Runaway>, store::Error> {
+    if limits == RunawayLimits::NEVER {
+        return Ok(None);
+    }
     Ok(runaway(&view.recent_steps(session, STEPS)?, limits, now))
+}
+
+/// Whether a session's user has not heard of this sign. From now on it counts as reported, whichever run saw it.
+pub fn is_first_report(
+    tx: &Tx<'_>,
+    session: SessionId,
+    runaway: &Runaway,
+    now: Timestamp,
+) -> Result<bool, store::Error> {
+    let oldest = Timestamp(now.0.saturating_sub(i64::try_from(REMEMBERED.as_millis()).unwrap_or(i64::MAX)));
+    tx.note_session_notice(&format!("runaway {}", runaway.sign()), session, now, oldest)
 }
 
 /// Steps come in order, the latest last.
@@ -135,6 +174,7 @@ mod tests {
         let sign = |steps: &[Step]| failing(steps, 5).map(|sign| sign.in_words());
         assert_eq!(sign(&failed(4)), None);
         assert_eq!(sign(&failed(6)).as_deref(), Some("Bash failed 6 times in a row"));
+        assert_eq!(failing(&failed(6), 5).map(|sign| sign.in_short()).as_deref(), Some("Bash ×6"));
         let mut between = failed(3);
         between.push(tool("Read", true, false));
         between.extend(failed(2));
