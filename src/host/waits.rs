@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::live::events::{Cursor, Event, EventLog, NoCursor};
 use crate::remote::protocol::{WaitAnswer, WaitRequest};
-use wire::{LiveState, Moment, RunId, SessionId, Timestamp};
+use wire::{Activity, LiveState, Moment, RunId, SessionId, Timestamp};
 
 /// Clients that may wait at once. Each is a connection of its own, so this bounds memory and nothing else.
 const WAITING: usize = 256;
@@ -22,6 +22,8 @@ struct Waiting<C> {
     client: C,
     until: Vec<Moment>,
     cursor: Option<Timestamp>,
+    /// It wants to know when the agent does something else than this.
+    unlike: Option<Activity>,
     deadline: Instant,
 }
 
@@ -62,6 +64,7 @@ impl<C: Clone + PartialEq> Waits<C> {
             client,
             until: request.until.clone(),
             cursor: cursor.map(|cursor| cursor.of(now.run)),
+            unlike: request.unlike,
             deadline: now.now + Duration::from_millis(request.timeout_ms).min(LONGEST_WAIT),
         });
         Ok(())
@@ -72,7 +75,8 @@ impl<C: Clone + PartialEq> Waits<C> {
         let mut answers = Vec::new();
         self.waiting.retain(|waiting| {
             let event = now.log.answer(waiting.cursor, &waiting.until, now.wall, now.state);
-            if event.is_none() && now.now < waiting.deadline {
+            let changed = waiting.unlike.is_some_and(|before| before != now.state.is);
+            if event.is_none() && !changed && now.now < waiting.deadline {
                 return true;
             }
             answers.push((waiting.client.clone(), answer(event, waiting.cursor, now)));
@@ -112,10 +116,15 @@ fn answer(event: Option<Event>, cursor: Option<Timestamp>, now: &Present<'_>) ->
 mod tests {
     use super::*;
     use crate::agent::live::{TurnKind, TurnMark};
-    use wire::{Activity, Ids, RandomIds};
+    use wire::{Ids, RandomIds};
 
     fn request(cursor: Option<&str>, timeout_ms: u64) -> WaitRequest {
-        WaitRequest { until: vec![Moment::TurnEnd], cursor: cursor.map(str::to_owned), timeout_ms }
+        WaitRequest {
+            until: vec![Moment::TurnEnd],
+            cursor: cursor.map(str::to_owned),
+            timeout_ms,
+            unlike: None,
+        }
     }
 
     #[test]
@@ -157,6 +166,24 @@ mod tests {
         let late = answers(&mut waits, &log, 5000);
         assert_eq!((late[0].0, late[0].1.result, late[0].1.cursor.as_str()), (3, None, "2000"));
         assert!(waits.is_empty());
+    }
+
+    #[test]
+    fn a_client_may_wait_for_another_state() {
+        let (log, run, start) = (EventLog::default(), RandomIds.run(), Instant::now());
+        let mut waits = Waits::<u8>::default();
+        let state = |is| LiveState { is, since: Timestamp(0), why: String::new(), source: None };
+        let [idle, working] = [Activity::Idle, Activity::Working].map(state);
+        let present =
+            |state| Present { now: start, wall: Timestamp(9), log: &log, state, run, session: None };
+        let asked = WaitRequest { unlike: Some(Activity::Idle), ..request(Some("0"), 5000) };
+        waits.add(1, &asked, &present(&idle)).unwrap();
+        waits.add(2, &request(Some("0"), 5000), &present(&idle)).unwrap();
+        assert_eq!(waits.answers(&present(&idle)), []);
+        let answers = waits.answers(&present(&working));
+        assert_eq!(answers.len(), 1, "the other waits for moments alone");
+        let (client, answer) = &answers[0];
+        assert_eq!((*client, answer.result, answer.state.is), (1, None, Activity::Working));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use wire::{Delivery, LiveState, Moment, SessionId};
+use wire::{Activity, Delivery, LiveState, Moment, SessionId};
 
 /// Raised when a frame changes its meaning. Both sides name theirs; a client speaks the older of the two.
 pub const VERSION: u32 = 1;
@@ -133,12 +133,16 @@ pub struct WaitRequest {
     /// Only what came after it; without one, what holds already counts, too.
     pub cursor: Option<String>,
     pub timeout_ms: u64,
+    /// Answered as soon as the agent does something else than this, too. A host of an earlier build passes it over and answers
+    /// the moments alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub unlike: Option<Activity>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct WaitAnswer {
-    /// `None`: not yet.
+    /// `None`: not yet; or only the state is another.
     pub result: Option<Moment>,
     pub session: Option<SessionId>,
     pub state: LiveState,

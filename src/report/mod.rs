@@ -22,3 +22,4 @@ pub mod stop;
 pub mod title;
 pub mod usage;
 pub mod wait;
+pub mod wake;

@@ -3,9 +3,8 @@
 //! Hosts answer by themselves. Sessions in somebody's terminal are followed by their files, woken by changes of these, with a
 //! look twice a second below that. Time that is up is no error: the answer is `pending`, with a cursor that goes on from there.
 
-use std::io::{self, Read, Write};
+use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
@@ -13,6 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::live_target::LiveTarget;
 use super::open::recover;
+use super::wake::Wake;
 use crate::agent::Agent;
 use crate::home::Home;
 use crate::launch::Origin;
@@ -22,7 +22,6 @@ use crate::registry;
 use crate::remote::protocol::{FromHost, Refused, ToHost, WaitAnswer, WaitRequest};
 use crate::remote::{Connection, RemoteError};
 use crate::store::{self, RunRow, SessionRow, Store};
-use crate::track::Watch;
 use system::clock::{Clock, SystemClock};
 use terminal::process::{Processes, SystemProcesses};
 use wire::{LiveState, Moment, SessionId, Timestamp};
@@ -123,12 +122,6 @@ struct Followed {
     session: SessionRow,
 }
 
-/// Reports of file changes, as something that can be polled together with sockets.
-struct Wake {
-    watch: Watch,
-    changed: UnixStream,
-}
-
 impl<'a> Waiting<'a> {
     fn begin(
         home: &'a Home,
@@ -183,6 +176,7 @@ impl<'a> Waiting<'a> {
                     until: self.wanted.until.clone(),
                     cursor,
                     timeout_ms: u64::try_from(self.wanted.timeout.as_millis()).unwrap_or(u64::MAX),
+                    unlike: None,
                 }))?;
                 Ok(Kind::Hosted(Box::new(connection)))
             }
@@ -254,7 +248,7 @@ impl<'a> Waiting<'a> {
                 Kind::Hosted(connection) => Some(connection.as_fd()),
                 _ => None,
             });
-            let files = self.wake.as_ref().map(|wake| wake.changed.as_fd());
+            let files = self.wake.as_ref().map(AsFd::as_fd);
             let mut fds: Vec<PollFd<'_>> =
                 sockets.chain(files).map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN)).collect();
             let timeout = Timespec::try_from(timeout).ok();
@@ -398,23 +392,6 @@ impl Followed {
     }
 }
 
-impl Wake {
-    fn new() -> io::Result<Self> {
-        let (changed, report) = UnixStream::pair()?;
-        changed.set_nonblocking(true)?;
-        report.set_nonblocking(true)?;
-        let watch = Watch::new(move |_| {
-            let _ = (&report).write(&[0]); // a full socket is a wake that was not heard yet
-        });
-        Ok(Self { watch, changed })
-    }
-
-    fn drain(&mut self) {
-        let mut bytes = [0; 256];
-        while matches!(self.changed.read(&mut bytes), Ok(count) if count > 0) {}
-    }
-}
-
 fn is_not_yet(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
 }
@@ -448,6 +425,7 @@ fn await_end(store: &mut Store, home: &Home, run: &RunRow) -> Result<Option<Time
 
 #[cfg(test)]
 mod tests {
+    use std::io::{Read, Write};
     use std::thread::{self, JoinHandle};
 
     use super::*;
