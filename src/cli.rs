@@ -36,6 +36,10 @@ const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] [--pr
        codemie run [OPTIONS] -- PROGRAM [ARGS…]
        codemie COMMAND";
 
+/// What can be typed there.
+const TOP_KEYS: &str = "Keys: up and down (or k and j) choose a session, Enter or a attaches to one in the background, s stops it after a question, \
+                        d opens the dashboard, q leaves. Without a terminal `codemie list --active` prints what runs.";
+
 /// Help in the colours of everything else; clap leaves them out where they are not wanted.
 const STYLES: Styles = Styles::plain()
     .header(Colour::Heading.ansi())
@@ -72,6 +76,9 @@ pub enum Command {
     Stop(Stop),
     /// List sessions, the last used first
     List(List),
+    /// Watch what runs now, live, on the whole terminal
+    #[command(after_help = TOP_KEYS)]
+    Top,
     /// Find words in every conversation on this machine, wrapped or not
     Search(Search),
     /// Show one session: what it was, what came before and after, what it cost

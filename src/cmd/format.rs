@@ -143,6 +143,11 @@ pub(super) fn instant(at: Timestamp, zone: &TimeZone) -> String {
     local(at, zone, "%H:%M:%S%.3f")
 }
 
+/// Time of day to the second.
+pub(super) fn clock(at: Timestamp, zone: &TimeZone) -> String {
+    local(at, zone, "%H:%M:%S")
+}
+
 fn local(at: Timestamp, zone: &TimeZone, format: &str) -> String {
     match jiff::Timestamp::from_millisecond(at.0) {
         Ok(at) => at.to_zoned(zone.clone()).strftime(format).to_string(),

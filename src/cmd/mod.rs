@@ -32,6 +32,7 @@ mod show;
 pub mod statusline;
 mod stop;
 mod sync;
+mod top;
 mod usage;
 mod view;
 mod wait;
@@ -147,6 +148,7 @@ fn carry_out(
         Command::Attach(args) => attach::run(args, &home, err),
         Command::Stop(args) => stop::run(args, &home, out, err),
         Command::List(args) => list::run(args, &home, out),
+        Command::Top => top::run(&home),
         Command::Search(args) => search::run(args, &home, out, err),
         Command::Show(args) => show::run(args, &home, out),
         Command::View(args) => view::run(args, &home, out, err),

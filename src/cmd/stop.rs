@@ -50,7 +50,7 @@ pub fn run(args: &Stop, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-fn line(report: &StopReport) -> String {
+pub(super) fn line(report: &StopReport) -> String {
     let name = &report.name;
     let redirected = match report.redirected_from {
         Some(from) => format!(" (session {from} was left for it)"),

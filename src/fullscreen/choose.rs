@@ -12,7 +12,7 @@ use ratatui_core::style::{Modifier, Style};
 use ratatui_core::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
-use super::{Event, Fullscreen, Key, style};
+use super::{Event, Fullscreen, Key, key_line, put, style};
 use crate::output::Colour;
 use human::text::shorten;
 
@@ -290,18 +290,7 @@ impl Chooser {
             );
         }
         keys.push(("Esc".to_owned(), "leave"));
-        let mut spans = Vec::new();
-        let mut used = 0;
-        for (key, does) in keys {
-            let cells = key.width() + does.width() + 3;
-            if used + cells > width {
-                break;
-            }
-            used += cells;
-            spans.push(Span::styled(key, style(Colour::Note)));
-            spans.push(Span::raw(format!(" {does}  ")));
-        }
-        put(buffer, y, &Line::from(spans), 0);
+        put(buffer, y, &key_line(&keys, width), 0);
     }
 }
 
@@ -313,13 +302,6 @@ fn without_last(text: &str) -> usize {
 fn remove_word(text: &mut String) {
     let kept = text.trim_end().rfind(' ').map_or(0, |space| space + 1);
     text.truncate(kept);
-}
-
-fn put(buffer: &mut Buffer, y: u16, line: &Line<'_>, x: u16) {
-    let area = buffer.area;
-    if y < area.height && x < area.width {
-        buffer.set_line(x, y, line, area.width - x);
-    }
 }
 
 /// Lets a person choose on the terminal.
@@ -337,7 +319,7 @@ pub fn choose(
                     return Ok(choice);
                 }
             }
-            Event::Repaint | Event::TimeUp => {}
+            Event::Repaint | Event::Woken | Event::TimeUp => {}
             Event::End(signal) => return Ok(Choice::End(signal)),
             Event::Gone => return Ok(Choice::None),
         }

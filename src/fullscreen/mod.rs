@@ -10,6 +10,7 @@ mod keys;
 mod paint;
 
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
 use ratatui_core::buffer::Buffer;
@@ -20,7 +21,7 @@ use terminal::viewer::{Interest, ViewerEvent};
 use crate::output::Style;
 pub use keys::Key;
 use keys::KeyReader;
-pub use paint::{folded, marked, style};
+pub use paint::{folded, key_line, marked, put, style};
 
 /// How long the rest of an escape sequence may take to arrive; a bare Escape is known by its silence.
 const SEQUENCE: Duration = Duration::from_millis(50);
@@ -39,6 +40,8 @@ pub enum Event {
     End(i32),
     /// The terminal is gone.
     Gone,
+    /// There is something to read where the view waits besides.
+    Woken,
     TimeUp,
 }
 
@@ -92,6 +95,15 @@ impl Fullscreen {
 
     /// The next event; waits for `timeout` at the most.
     pub fn next(&mut self, timeout: Option<Duration>) -> io::Result<Event> {
+        self.next_or_woken(None, timeout)
+    }
+
+    /// The same, and [`Event::Woken`] as soon as there is something to read from `other`.
+    pub fn next_or_woken(
+        &mut self,
+        other: Option<BorrowedFd<'_>>,
+        timeout: Option<Duration>,
+    ) -> io::Result<Event> {
         loop {
             if let Some(key) = self.keys.next() {
                 return Ok(Event::Key(key));
@@ -112,7 +124,10 @@ impl Fullscreen {
             let interest =
                 Interest { typed: true, terminal_writable: !self.to_write.is_empty(), ..Interest::default() };
             let within = if self.keys.is_inside_sequence() { Some(SEQUENCE) } else { timeout };
-            let ready = viewer.wait_alone(interest, within)?;
+            let ready = match other {
+                Some(other) => viewer.wait(other, Interest { received: true, ..interest }, within)?,
+                None => viewer.wait_alone(interest, within)?,
+            };
             if ready.typed {
                 let mut typed = [0; 1024];
                 match viewer.read(&mut typed) {
@@ -122,6 +137,8 @@ impl Fullscreen {
                 }
             } else if ready.terminal_writable {
                 self.write_some();
+            } else if ready.received {
+                return Ok(Event::Woken);
             } else if self.keys.is_inside_sequence() {
                 self.keys.time_up();
             } else if within.is_some() {

@@ -6,7 +6,7 @@ use std::ops::Range;
 use ratatui_core::buffer::{Buffer, Cell};
 use ratatui_core::layout::Position;
 use ratatui_core::style::{Color, Modifier, Style};
-use ratatui_core::text::Span;
+use ratatui_core::text::{Line, Span};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::output::Colour;
@@ -24,6 +24,30 @@ pub fn style(colour: Colour) -> Style {
         Colour::Warning => style.fg(Color::Yellow),
         Colour::Bad => style.fg(Color::Red),
     }
+}
+
+/// Puts a line where it stands; what is outside of the buffer is left out.
+pub fn put(buffer: &mut Buffer, y: u16, line: &Line<'_>, x: u16) {
+    let area = buffer.area;
+    if y < area.height && x < area.width {
+        buffer.set_line(x, y, line, area.width - x);
+    }
+}
+
+/// Keys and what they do, as many as fit.
+pub fn key_line(keys: &[(String, &'static str)], width: usize) -> Line<'static> {
+    let mut spans = Vec::new();
+    let mut used = 0;
+    for (key, does) in keys {
+        let cells = key.width() + does.width() + 3;
+        if used + cells > width {
+            break;
+        }
+        used += cells;
+        spans.push(Span::styled(key.clone(), style(Colour::Note)));
+        spans.push(Span::raw(format!(" {does}  ")));
+    }
+    Line::from(spans)
 }
 
 /// A text in which some places stand out.

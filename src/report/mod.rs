@@ -5,6 +5,7 @@
 
 pub mod bill;
 pub mod budget;
+pub mod changes;
 pub mod conversation;
 pub mod current;
 pub mod details;
@@ -20,6 +21,7 @@ pub mod state;
 pub mod statusline;
 pub mod stop;
 pub mod title;
+pub mod top;
 pub mod usage;
 pub mod wait;
 pub mod wake;

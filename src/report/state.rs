@@ -3,7 +3,7 @@
 //! A host knows it of the session it serves; of one in somebody's terminal the agent's files show it. Promises: hosts are asked
 //! all at once, and one that does not answer in time is done without; sessions that have ended cost nothing.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -64,6 +64,20 @@ impl RunningSession {
             })
         });
         Ok(running.collect())
+    }
+
+    /// The run it is in.
+    pub fn run(&self) -> Option<RunId> {
+        self.run
+    }
+
+    /// Where a change shows that it may do something else now; nothing for a program that is no agent. The agent's own files are
+    /// sought from `origin`.
+    pub fn watched(&self, origin: &Origin, folder: &Path) -> Vec<PathBuf> {
+        let var = |name: &str| origin.var(name);
+        let trail = registry::by_name(&self.agent).and_then(|agent| agent.trail(&var, folder));
+        let of_agent = trail.map(|trail| trail.watched()).unwrap_or_default();
+        of_agent.into_iter().chain(self.file.clone()).collect()
     }
 
     fn state_in_files(&self, origin: &Origin, now: Timestamp) -> LiveState {

@@ -72,6 +72,15 @@ pub struct Amount {
     pub incomplete: bool,
 }
 
+impl Amount {
+    /// Everything that was spent today.
+    pub fn of_today(view: &View<'_>, now: Timestamp, zone: &TimeZone) -> Result<Self, store::Error> {
+        let (begin, end) = day(now, zone);
+        let today = view.spent(SpentBy::All, begin, end)?;
+        Ok(Self { cost: today.cost, incomplete: today.unpriced > 0 })
+    }
+}
+
 /// What is shown; `None` where it is not known, or says nothing.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatusLine {
@@ -133,9 +142,7 @@ impl StatusLine {
                 (chain.sessions > 1).then_some(Amount { cost: chain.cost, incomplete: chain.unpriced });
             subject = Subject::of(view, row)?;
         }
-        let (begin, end) = day(now, zone);
-        let today = view.spent(SpentBy::All, begin, end)?;
-        line.today = Some(Amount { cost: today.cost, incomplete: today.unpriced > 0 });
+        line.today = Some(Amount::of_today(view, now, zone)?);
         if line.window.is_none() {
             line.window = running_window(view, agent, now)?;
         }

@@ -3,6 +3,7 @@
 
 mod lent;
 mod life;
+mod top;
 mod viewers;
 
 use std::time::Duration;

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde_json::{Value, json};
 
-use super::{Run, World};
+use super::{Run, World, assert_left_by, assert_restored};
 use crate::sandbox::CODEMIE;
 use crate::support::pty::{Start, Terminal};
 use codemie::meter::title::Title;
@@ -101,14 +101,6 @@ impl Finding {
     }
 }
 
-fn restored(terminal: &Terminal) {
-    assert_eq!(terminal.modes(), terminal.first_modes(), "settings");
-    terminal.wait_for("its own screen and a cursor", |view| {
-        let screen = view.screen();
-        !screen.alternate_screen() && !screen.hide_cursor()
-    });
-}
-
 #[test]
 fn a_session_is_chosen_by_typing_and_resumed_in_its_folder() {
     let finding = Finding::new();
@@ -129,27 +121,13 @@ fn a_session_is_chosen_by_typing_and_resumed_in_its_folder() {
     terminal.send("hello\r");
     terminal.wait_text("READ hello");
     assert_eq!(terminal.wait_exit().shell_code(), 0);
-    restored(&terminal);
+    assert_restored(&terminal);
 }
 
 #[test]
 fn the_list_can_be_left_by_keys_and_signals_and_the_terminal_is_restored() {
     let finding = Finding::new();
-    for keys in ["\x1b", "\x03", "\x04"] {
-        let terminal = finding.terminal(&["resume"], 80, &[]);
-        terminal.wait_text("Enter resume");
-        terminal.send(keys);
-        assert_eq!(terminal.wait_exit().shell_code(), 0, "{keys:?}");
-        restored(&terminal);
-    }
-    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
-        let terminal = finding.terminal(&["resume"], 80, &[]);
-        terminal.wait_text("Enter resume");
-        let pid = rustix::process::Pid::from_raw(terminal.pid()).unwrap();
-        rustix::process::kill_process(pid, rustix::process::Signal::from_named_raw(signal).unwrap()).unwrap();
-        assert_eq!(terminal.wait_exit().shell_code(), 128 + signal);
-        restored(&terminal);
-    }
+    assert_left_by(&["\x1b", "\x03", "\x04"], "Enter resume", || finding.terminal(&["resume"], 80, &[]));
 }
 
 #[test]
@@ -170,7 +148,7 @@ fn keys_rename_archive_and_show() {
     terminal.send("\x15manual\x13");
     assert_eq!(terminal.wait_exit().shell_code(), 0);
     terminal.wait_text("title");
-    restored(&terminal);
+    assert_restored(&terminal);
     let listed = finding.world.json(&["list", "--json"]);
     let names: Vec<&str> =
         listed.as_array().unwrap().iter().map(|one| one["name"].as_str().unwrap()).collect();
@@ -304,7 +282,7 @@ fn enter_on_a_hit_opens_the_conversation_there() {
     terminal.wait_text("open the conversation there");
     terminal.send("\x1b");
     assert_eq!(terminal.wait_exit().shell_code(), 0);
-    restored(&terminal);
+    assert_restored(&terminal);
 }
 
 #[test]

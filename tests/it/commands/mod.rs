@@ -6,12 +6,13 @@ mod conversation;
 mod finding;
 mod reading;
 mod scan;
+mod watching;
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use codemie::home::Home;
-use codemie::meter::record::{Fact, Record, Usage};
+use codemie::meter::record::{Fact, Record, Tool, Usage};
 use codemie::session::absorb::{Batch, absorb};
 use codemie::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
 use codemie::session::publish::publish;
@@ -24,12 +25,13 @@ use terminal::process::{Processes, SystemProcesses};
 use uuid::Uuid;
 use wire::EvidenceKind;
 use wire::Timestamp;
-use wire::Tokens;
 use wire::TransitionKind;
 use wire::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
 use wire::{Pid, ProcessId, StartTime};
+use wire::{Tokens, ToolKind};
 
 use crate::sandbox::{CommandOutput, Sandbox, output_of};
+use crate::support::pty::Terminal;
 
 const DAY: i64 = 24 * 3_600_000;
 
@@ -128,10 +130,30 @@ impl World {
 
     /// One call with 10 tokens of input, 20 of output, 1000 and 100 of cache, for 0.002 dollars; `None`: no price.
     pub(crate) fn call(&mut self, run: Run, key: &str, model: &str, cost: Option<i64>) {
-        let at = self.tick(10);
+        self.tick(10);
         let tokens =
             Tokens { input: 10, output: 20, cache_read: 1000, cache_write_5m: 100, ..Tokens::default() };
         let fact = Fact::Usage(Usage { model: model.into(), tokens, tier: Tier::Standard, request_id: None });
+        self.absorb(run, key, fact, cost);
+    }
+
+    /// One tool that has ended.
+    pub(crate) fn tool(&mut self, run: Run, key: &str, name: &str, ok: bool) {
+        self.tick(10);
+        let tool = Tool {
+            name: name.into(),
+            ok,
+            kind: ToolKind::Exec,
+            file: None,
+            further: Vec::new(),
+            lines_added: 0,
+            lines_removed: 0,
+        };
+        self.absorb(run, key, Fact::Tool(tool), None);
+    }
+
+    fn absorb(&mut self, run: Run, key: &str, fact: Fact, cost: Option<i64>) {
+        let at = self.now;
         let priced = Priced {
             record: Record { key: key.into(), at, copied: false, subagent: None, fact },
             cost: cost.map(PicoDollars),
@@ -190,6 +212,34 @@ impl World {
         let output = self.run(args);
         assert_eq!(output.code, Some(code), "codemie {args:?}: {output:?}");
         assert!(output.err.contains(word) && output.out.is_empty(), "codemie {args:?}: {output:?}");
+    }
+}
+
+/// A view has given the terminal back as it was.
+fn assert_restored(terminal: &Terminal) {
+    assert_eq!(terminal.modes(), terminal.first_modes(), "settings");
+    terminal.wait_for("its own screen and a cursor", |view| {
+        let screen = view.screen();
+        !screen.alternate_screen() && !screen.hide_cursor()
+    });
+}
+
+/// A view is left by each of these keys, and by signals; `ready` is on its screen.
+fn assert_left_by(keys: &[&str], ready: &str, open: impl Fn() -> Terminal) {
+    for keys in keys {
+        let terminal = open();
+        terminal.wait_text(ready);
+        terminal.send(keys);
+        assert_eq!(terminal.wait_exit().shell_code(), 0, "{keys:?}");
+        assert_restored(&terminal);
+    }
+    for signal in [libc::SIGTERM, libc::SIGHUP, libc::SIGINT] {
+        let terminal = open();
+        terminal.wait_text(ready);
+        let pid = rustix::process::Pid::from_raw(terminal.pid()).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::from_named_raw(signal).unwrap()).unwrap();
+        assert_eq!(terminal.wait_exit().shell_code(), 128 + signal);
+        assert_restored(&terminal);
     }
 }
 

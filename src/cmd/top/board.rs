@@ -1,0 +1,296 @@
+//! The view's state: which sessions there are, in which order, which one is chosen, and what a key does. No terminal, no store.
+
+use std::time::Duration;
+
+use crate::fullscreen::Key;
+use crate::output::Colour;
+use crate::report::top::TopSession;
+use wire::{Activity, RunId, Timestamp};
+
+/// What a key asks for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Action {
+    Nothing,
+    /// Another session is chosen.
+    Moved,
+    Leave,
+    /// This session, by its id.
+    Attach(String),
+    Stop(String),
+    Page(String),
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Board {
+    pub(super) sessions: Vec<TopSession>,
+    pub(super) selected: usize,
+    /// The first session that is seen.
+    pub(super) first: usize,
+    /// The session that is to be stopped, if that is confirmed: its id and its name.
+    pub(super) question: Option<(String, String)>,
+    pub(super) message: Option<(String, Colour)>,
+}
+
+/// What a session that waits for its user says first, then those that work, then the others.
+fn rank(session: &TopSession) -> u8 {
+    match session.line.state.as_ref().map(|state| state.is) {
+        Some(Activity::NeedsInput | Activity::Dialog) => 0,
+        Some(Activity::Working) => 1,
+        Some(Activity::Starting) => 2,
+        Some(Activity::Idle) => 3,
+        Some(Activity::Unknown) | None => 4,
+    }
+}
+
+impl Board {
+    pub(super) fn chosen(&self) -> Option<&TopSession> {
+        self.sessions.get(self.selected)
+    }
+
+    /// Takes in what runs now. The chosen session stays chosen; after a `/clear` it is the one that its run is in then.
+    pub(super) fn show(&mut self, mut sessions: Vec<TopSession>) {
+        sessions.sort_by(|a, b| {
+            let key = |session: &TopSession| (rank(session), session.line.row.started_at, session.line.row.n);
+            key(a).cmp(&key(b))
+        });
+        let before = self.chosen().map(|chosen| (chosen.line.row.id.clone(), chosen.run));
+        self.sessions = sessions;
+        let found = before.and_then(|(id, run)| self.place_of(&id, run));
+        self.selected = found.unwrap_or(self.selected).min(self.sessions.len().saturating_sub(1));
+        // Nobody is asked to stop what has ended.
+        self.question.take_if(|(id, _)| !self.sessions.iter().any(|session| session.line.row.id == *id));
+    }
+
+    fn place_of(&self, id: &str, run: Option<RunId>) -> Option<usize> {
+        let by_id = self.sessions.iter().position(|session| session.line.row.id == id);
+        by_id.or_else(|| self.sessions.iter().position(|session| run.is_some() && session.run == run))
+    }
+
+    /// Has the chosen one among those that are seen. `rows`: so many.
+    pub(super) fn scroll(&mut self, rows: usize) {
+        let rows = rows.max(1);
+        self.first = self.first.clamp((self.selected + 1).saturating_sub(rows), self.selected);
+        self.first = self.first.min(self.sessions.len().saturating_sub(rows));
+    }
+
+    pub(super) fn fail(&mut self, why: impl Into<String>) {
+        self.message = Some((why.into(), Colour::Bad));
+    }
+
+    pub(super) fn note(&mut self, what: impl Into<String>) {
+        self.message = Some((what.into(), Colour::Note));
+    }
+
+    /// `page`: how many sessions a page has.
+    pub(super) fn on_key(&mut self, key: Key, page: usize) -> Action {
+        self.message = None;
+        if let Some((id, _)) = self.question.take() {
+            return match key {
+                Key::Letter('y' | 'Y') => Action::Stop(id),
+                Key::Control('c') => Action::Leave,
+                _ => Action::Nothing,
+            };
+        }
+        match key {
+            Key::Escape | Key::Letter('q') | Key::Control('c' | 'd') => Action::Leave,
+            Key::Up | Key::Letter('k') | Key::Control('p') => self.go_to(self.selected.saturating_sub(1)),
+            Key::Down | Key::Letter('j') | Key::Control('n') => self.go_to(self.selected + 1),
+            Key::PageUp => self.go_to(self.selected.saturating_sub(page)),
+            Key::PageDown => self.go_to(self.selected + page),
+            Key::Home | Key::Letter('g') => self.go_to(0),
+            Key::End | Key::Letter('G') => self.go_to(usize::MAX),
+            Key::Enter | Key::Letter('a') => self.chosen_id().map_or(Action::Nothing, Action::Attach),
+            Key::Letter('d') => self.chosen_id().map_or(Action::Nothing, Action::Page),
+            Key::Letter('s') => {
+                let names = self.chosen().map(|one| (one.line.row.id.clone(), one.line.row.name.clone()));
+                self.question = names;
+                Action::Nothing
+            }
+            _ => Action::Nothing,
+        }
+    }
+
+    fn chosen_id(&self) -> Option<String> {
+        self.chosen().map(|session| session.line.row.id.clone())
+    }
+
+    fn go_to(&mut self, place: usize) -> Action {
+        let place = place.min(self.sessions.len().saturating_sub(1));
+        if std::mem::replace(&mut self.selected, place) == place { Action::Nothing } else { Action::Moved }
+    }
+
+    /// How long what is shown stays right while nothing happens: ages are shown in minutes, hours and days, and a rate is that of
+    /// the last minutes.
+    pub(super) fn stays_for(&self, now: Timestamp) -> Duration {
+        /// A rate that falls is shown this often.
+        const RATE: Duration = Duration::from_secs(10);
+        /// Sessions whose wrapper was killed are found by then.
+        const LONGEST: Duration = Duration::from_secs(30);
+        let falls = self.sessions.iter().any(|session| session.rate > 0);
+        let states = self.sessions.iter().filter_map(|session| session.line.state.as_ref());
+        let ages = states.map(|state| next_minute(now.since(state.since)));
+        ages.chain(falls.then_some(RATE)).fold(LONGEST, Duration::min)
+    }
+}
+
+/// How long until an age is a minute more.
+fn next_minute(age: Duration) -> Duration {
+    const MINUTE: u64 = 60_000;
+    let passed = u64::try_from(age.as_millis()).unwrap_or(0) % MINUTE;
+    Duration::from_millis(MINUTE - passed)
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::report::list::SessionLine;
+    use crate::store::{ListedSession, PicoDollars};
+    use wire::{LiveState, Status};
+
+    pub(in crate::cmd::top) const NOW: Timestamp = Timestamp(1_794_830_400_000);
+
+    pub(in crate::cmd::top) fn session(number: u8, name: &str, is: Activity) -> TopSession {
+        let minutes = i64::from(number);
+        let started_at = Timestamp(NOW.0 - 3_600_000 + minutes);
+        let since = Timestamp(NOW.0 - minutes * 60_000);
+        let row = ListedSession {
+            n: number.into(),
+            id: format!("{number}a1e2f3-0000-4000-8000-000000000001"),
+            name: name.into(),
+            agent: "claude".into(),
+            status: Status::Active,
+            archived: false,
+            project: Some("widgets".into()),
+            branch: Some("main".into()),
+            opening: 1,
+            started_at,
+            ended_at: None,
+            active_at: started_at,
+            end_reason: None,
+            title: Some(format!("About {name}")),
+            title_sought: true,
+            cwd: Some("/home/dev/widgets".into()),
+            bound: true,
+            api_calls: 3,
+            tokens: 6908,
+            cost: PicoDollars(412_300_000_000),
+        };
+        let line = SessionLine {
+            row,
+            tags: Vec::new(),
+            open: Duration::from_mins(60),
+            unpriced_models: Vec::new(),
+            models: vec!["claude-opus-4-8".into()],
+            state: Some(LiveState { is, since, why: "a reason".into(), source: None }),
+            budget: None,
+            runaway: None,
+        };
+        let run = Some(RunId(uuid::Uuid::from_u128(number.into())));
+        TopSession { line, run, hosted: true, rate: 12_345, context: Some(84_200), budget: None }
+    }
+
+    pub(in crate::cmd::top) fn board() -> Board {
+        let mut board = Board::default();
+        board.show(vec![
+            session(1, "idle", Activity::Idle),
+            session(2, "works", Activity::Working),
+            session(3, "asks", Activity::NeedsInput),
+            session(4, "program", Activity::Unknown),
+        ]);
+        board
+    }
+
+    fn names(board: &Board) -> Vec<&str> {
+        board.sessions.iter().map(|session| session.line.row.name.as_str()).collect()
+    }
+
+    #[test]
+    fn who_waits_for_the_user_comes_first_and_the_chosen_one_stays_chosen() {
+        let mut board = board();
+        assert_eq!(names(&board), ["asks", "works", "idle", "program"]);
+        board.on_key(Key::Down, 5);
+        assert_eq!(board.chosen().map(|one| one.line.row.name.as_str()), Some("works"));
+        let mut cleared = session(2, "works.2", Activity::Idle);
+        cleared.line.row.id = "other".into();
+        board.show(vec![session(1, "idle", Activity::NeedsInput), cleared]);
+        assert_eq!(names(&board), ["idle", "works.2"]);
+        let chosen = board.chosen().map(|one| one.line.row.name.as_str());
+        assert_eq!(chosen, Some("works.2"), "the session that its run is in after a /clear");
+        board.show(Vec::new());
+        assert_eq!((board.selected, board.chosen().is_none()), (0, true));
+    }
+
+    #[test]
+    fn keys_have_one_meaning_each() {
+        let first = || "3a1e2f3-0000-4000-8000-000000000001".to_owned();
+        for (keys, action, selected) in [
+            (&[Key::Down][..], Action::Moved, 1),
+            (&[Key::Letter('j'), Key::Letter('k')], Action::Moved, 0),
+            (&[Key::Up], Action::Nothing, 0),
+            (&[Key::End], Action::Moved, 3),
+            (&[Key::Letter('G'), Key::Down], Action::Nothing, 3),
+            (&[Key::PageDown, Key::PageUp], Action::Moved, 0),
+            (&[Key::PageDown], Action::Moved, 2),
+            (&[Key::Letter('q')], Action::Leave, 0),
+            (&[Key::Escape], Action::Leave, 0),
+            (&[Key::Control('c')], Action::Leave, 0),
+            (&[Key::Enter], Action::Attach(first()), 0),
+            (&[Key::Letter('a')], Action::Attach(first()), 0),
+            (&[Key::Letter('d')], Action::Page(first()), 0),
+            (&[Key::Letter('s')], Action::Nothing, 0),
+            (&[Key::Letter('s'), Key::Letter('y')], Action::Stop(first()), 0),
+            (&[Key::Letter('s'), Key::Letter('n')], Action::Nothing, 0),
+            (&[Key::Letter('s'), Key::Escape], Action::Nothing, 0),
+            (&[Key::Letter('s'), Key::Control('c')], Action::Leave, 0),
+            (&[Key::Letter('s'), Key::Letter('x'), Key::Letter('y')], Action::Nothing, 0),
+            (&[Key::Letter('x')], Action::Nothing, 0),
+        ] {
+            let mut board = board();
+            let last = keys.iter().fold(Action::Nothing, |_, key| board.on_key(*key, 2));
+            assert_eq!((last, board.selected), (action, selected), "{keys:?}");
+        }
+        let mut empty = Board::default();
+        for key in [Key::Enter, Key::Down, Key::Letter('s'), Key::Letter('d'), Key::End] {
+            assert_eq!(empty.on_key(key, 5), Action::Nothing, "{key:?}");
+        }
+    }
+
+    #[test]
+    fn nobody_is_asked_to_stop_what_has_ended() {
+        let mut board = board();
+        board.on_key(Key::Letter('s'), 5);
+        assert!(board.question.is_some());
+        board.show(vec![session(1, "idle", Activity::Idle)]);
+        assert_eq!(board.question, None);
+    }
+
+    #[test]
+    fn the_chosen_one_is_seen() {
+        let mut board = board();
+        for (key, first) in [(Key::End, 2), (Key::Up, 2), (Key::Up, 1), (Key::Home, 0)] {
+            board.on_key(key, 2);
+            board.scroll(2);
+            assert_eq!(board.first, first, "{key:?}");
+        }
+        board.on_key(Key::End, 2);
+        board.scroll(10);
+        assert_eq!(board.first, 0, "there is room for all");
+    }
+
+    #[test]
+    fn a_quiet_screen_is_left_alone_until_an_age_changes() {
+        let mut one = session(2, "a", Activity::Idle);
+        let stays = |sessions: Vec<TopSession>| {
+            let mut board = Board::default();
+            board.show(sessions);
+            board.stays_for(NOW)
+        };
+        assert_eq!(stays(Vec::new()), Duration::from_secs(30));
+        assert_eq!(stays(vec![one.clone()]), Duration::from_secs(10), "the rate falls");
+        one.rate = 0;
+        assert_eq!(stays(vec![one.clone()]), Duration::from_secs(30));
+        let state = one.line.state.as_mut().unwrap();
+        state.since = Timestamp(NOW.0 - 58_000);
+        assert_eq!(stays(vec![one]), Duration::from_secs(2));
+    }
+}
