@@ -106,7 +106,8 @@ impl Dialect {
     /// How long a session was open before its last END, from its stored life.
     pub fn closed_duration(self, life: &str) -> String {
         match self {
-            Self::Sqlite => format!("coalesce({life} ->> '$.end.said.durationMs', 0)"),
+            // Without a path: a dollar sign would be taken for a parameter.
+            Self::Sqlite => format!("coalesce({life} -> 'end' -> 'said' ->> 'durationMs', 0)"),
             Self::Postgres => format!("coalesce(({life}::json #>> '{{end,said,durationMs}}')::bigint, 0)"),
         }
     }

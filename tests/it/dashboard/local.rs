@@ -199,7 +199,7 @@ fn all_history_is_what_a_scan_counts_and_the_switch_takes_it_away() {
     assert_eq!(world.listed(&[]).len(), 1, "no session of the store");
 
     // A call of the history becomes a session's; a conversation is deleted.
-    let preview = world.out(&["sync", "preview"]);
+    let preview = world.run(&["sync", "preview"]).out;
     assert!(!preview.contains("foreign"), "{preview}");
     let file = session_file(&root, |name| !name.contains(&*wrapped));
     std::fs::remove_file(&file).unwrap();
@@ -252,7 +252,7 @@ fn titles_are_shown_and_found_on_this_machine_and_never_sent() {
     assert!(found.contains(&*of_second) && !found.contains(&other.session.to_string()), "{found}");
     assert!(running.page(&cookie, "/sessions?q=nobody").body.contains("No sessions match"));
     assert!(!running.page(&cookie, "/csv/sessions").body.contains("login"));
-    assert!(!world.out(&["sync", "preview"]).contains("login"));
+    assert!(!world.run(&["sync", "preview"]).out.contains("login"));
 }
 
 #[test]
