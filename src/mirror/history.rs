@@ -83,7 +83,21 @@ impl HistoryMirror {
             prices: &prices,
             watch: None,
         };
-        self.wrapped.store.read(|view| scanner.foreign(Some(view))).map_err(Error::Scan)
+        self.wrapped
+            .store
+            .read(|view| {
+                let mut foreign = scanner.foreign(Some(view))?;
+                // Calls that a session's conversation had before it was wrapped are of the session's project, as `usage` has them.
+                for session in &mut foreign.sessions {
+                    if let Some(known) =
+                        view.session_by_agent_session(&session.agent, &session.conversation)?
+                    {
+                        session.project = known.workspace.project;
+                    }
+                }
+                Ok(foreign)
+            })
+            .map_err(Error::Scan)
     }
 
     /// Takes in the conversations that have changed. False if the mirror holds calls that are not theirs any more.
