@@ -178,7 +178,7 @@ pub(super) mod tests {
         let line = SessionLine {
             row,
             tags: Vec::new(),
-            open: Duration::from_mins(60),
+            open: Duration::from_hours(1),
             unpriced_models: Vec::new(),
             models: vec!["claude-opus-4-8".into()],
             state: Some(LiveState { is, since, why: "a reason".into(), source: None }),

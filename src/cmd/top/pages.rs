@@ -30,15 +30,16 @@ impl Pages {
         command.args(["dashboard", "--no-open"]).stdin(Stdio::null()).stderr(Stdio::null());
         // What is typed to leave the view is not meant for it.
         let mut child = command.stdout(Stdio::piped()).process_group(0).spawn()?;
-        let out = child.stdout.take();
+        let out = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
         let (found, first_line) = channel();
         std::thread::Builder::new().name("dashboard".to_owned()).spawn(move || {
             let mut line = String::new();
-            if let Some(out) = out {
-                let _ = BufReader::new(out).read_line(&mut line);
-            }
+            let mut out = BufReader::new(out);
+            let _ = out.read_line(&mut line);
             let _ = found.send(line.trim().to_owned());
             bell.ring();
+            // It would end if nobody read on.
+            let _ = io::copy(&mut out, &mut io::sink());
         })?;
         Ok(Self { child, first_line, entrance: None })
     }
@@ -51,9 +52,10 @@ impl Pages {
         }
         let entrance = self.entrance.insert(line);
         // The code in it lets one browser in, once.
-        Some(Ok(match show(entrance, home) {
-            true => "the dashboard is open in the browser; d again opens a session's page".to_owned(),
-            false => format!("dashboard: {entrance}"),
+        Some(Ok(if show(entrance, home) {
+            "the dashboard is open in the browser; d again opens a session's page".to_owned()
+        } else {
+            format!("dashboard: {entrance}")
         }))
     }
 

@@ -31,15 +31,19 @@ impl Watching {
     }
 
     fn terminal(&self, rows: u16, columns: u16, variables: &[(&str, &str)]) -> Terminal {
-        let mut start = Start::new([CODEMIE, "top"])
-            .env("HOME", self.world.sandbox.home())
-            .env("PATH", "/usr/bin:/bin")
-            .size(rows, columns);
-        for (name, value) in variables {
-            start = start.env(*name, *value);
-        }
-        start.spawn()
+        top_on(&self.world, rows, columns, variables)
     }
+}
+
+fn top_on(world: &World, rows: u16, columns: u16, variables: &[(&str, &str)]) -> Terminal {
+    let mut start = Start::new([CODEMIE, "top"])
+        .env("HOME", world.sandbox.home())
+        .env("PATH", "/usr/bin:/bin")
+        .size(rows, columns);
+    for (name, value) in variables {
+        start = start.env(*name, *value);
+    }
+    start.spawn()
 }
 
 #[test]
@@ -64,6 +68,7 @@ fn a_runaway_session_is_marked_in_list_and_show() {
     assert!(!list.contains("RUNAWAY") && !list.contains("run away"), "{list}");
     world.out(&["config", "set", "runaway.failures", "5"]);
     let docs = watching.docs;
+    watching.world.bind(docs, "two", None);
     watching.world.tool(docs, "d1", "Bash", true);
     let list = watching.world.out(&["list", "--active"]);
     assert_eq!(list.matches("may have run away").count(), 1, "{list}");
@@ -137,14 +142,10 @@ fn top_is_left_by_keys_and_signals_and_the_terminal_is_restored() {
 fn top_says_what_to_do_where_nothing_runs_and_without_a_terminal() {
     let world = World::new();
     world.fails(&["top"], 2, "codemie list --active");
-    let watching = Watching {
-        docs: Run { id: wire::RunId(uuid::Uuid::nil()), session: wire::SessionId(uuid::Uuid::nil()) },
-        world,
-    };
-    let dumb = watching.terminal(24, 80, &[("TERM", "dumb")]);
+    let dumb = top_on(&world, 24, 80, &[("TERM", "dumb")]);
     dumb.wait_text("codemie list --active");
     assert_eq!(dumb.wait_exit().shell_code(), 2);
-    let terminal = watching.terminal(24, 80, &[]);
+    let terminal = top_on(&world, 24, 80, &[]);
     terminal.wait_text("No session is running.");
     terminal.wait_text("codemie run --detach claude");
     terminal.send("\rsd");
