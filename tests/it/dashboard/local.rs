@@ -223,7 +223,7 @@ fn session_file(root: &Path, wanted: impl Fn(&str) -> bool) -> PathBuf {
             let name = path.file_name().unwrap().to_string_lossy().into_owned();
             if path.is_dir() {
                 folders.push(path);
-            } else if name.ends_with(".jsonl") && wanted(&name) {
+            } else if path.extension().is_some_and(|extension| extension == "jsonl") && wanted(&name) {
                 return path;
             }
         }
