@@ -197,14 +197,14 @@ fn steady(text: &str, home: &Path) -> String {
     steady
 }
 
-/// Each fake API has a number of its own in its ids (`fake3x0001`), and each tool's process another.
+/// Each fake API has a number of its own in its ids (`fake3x0001`), each tool's process another, and takes its own time.
 fn without_numbers(text: &str) -> String {
-    ["fake", "PGID: "].into_iter().fold(text.to_owned(), |text, mark| {
+    ["fake", "PGID: ", "Wall time: "].into_iter().fold(text.to_owned(), |text, mark| {
         let mut parts = text.split(mark);
         let mut steady = parts.next().unwrap_or_default().to_owned();
         for part in parts {
             steady.push_str(mark);
-            steady.push_str(part.trim_start_matches(|letter: char| letter.is_ascii_digit()));
+            steady.push_str(part.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.'));
         }
         steady
     })
