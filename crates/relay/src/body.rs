@@ -282,9 +282,9 @@ impl Body for AnswerBody {
             Source::Own(bytes) => return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Source::Passed(passed) => passed,
         };
-        // Where the copy is to be read, or the connection broke, this is polled once more when all is written.
+        // When all is written this is polled once more. Only then is the copy read.
         let is_unwritten = turn.as_ref().is_some_and(Turn::is_unwritten);
-        if !is_unwritten && passed.exchange.has_much_unread() {
+        if !is_unwritten {
             passed.exchange.meter_forwarded();
         }
         if passed.broken.is_some() {
@@ -297,18 +297,14 @@ impl Body for AnswerBody {
                 }
                 if let (false, Some(turn)) = (passed.body.is_end_stream(), turn) {
                     turn.handed_on();
-                    if passed.exchange.has_much_unread() {
-                        turn.poll_when_written();
-                    }
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {
                 passed.exchange.broke();
                 passed.link = None;
-                if let (true, Some(turn)) = (is_unwritten, turn) {
+                if is_unwritten {
                     passed.broken = Some(error);
-                    turn.poll_when_written();
                     return Poll::Pending;
                 }
                 Poll::Ready(Some(Err(error)))
