@@ -1,7 +1,7 @@
 //! Connections that end early: each end learns of the other's end at once, and nothing is sent twice.
 
 use std::io::{BufReader, Read, Write};
-use std::net::Shutdown;
+use std::net::{Shutdown, TcpStream};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
@@ -41,6 +41,18 @@ fn an_agent_that_goes_away_cancels_the_request_before_its_answer() {
 
 #[test]
 fn an_agent_that_goes_away_cancels_a_silent_stream() {
+    leave_silent_stream(|_| {});
+}
+
+/// As the kernel does it for any program that closes its connection: the end of file is sent first, and for a moment the socket is
+/// still listed as the program's.
+#[test]
+fn an_agent_that_goes_away_after_its_end_of_file_cancels_a_silent_stream() {
+    leave_silent_stream(|stream| stream.shutdown(Shutdown::Write).unwrap());
+}
+
+/// `first`: what the agent does when it has asked.
+fn leave_silent_stream(first: impl Fn(&TcpStream)) {
     let (gone, is_gone) = channel();
     let gone = Mutex::new(gone);
     let address = upstream(move |stream, _| {
@@ -57,6 +69,7 @@ fn an_agent_that_goes_away_cancels_a_silent_stream() {
                 .as_bytes(),
         )
         .unwrap();
+    first(&stream);
     let mut reader = BufReader::new(&stream);
     read_head(&mut reader).unwrap();
     reader.read_exact(&mut [0; 6]).unwrap();
