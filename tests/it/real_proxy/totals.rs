@@ -88,12 +88,10 @@ fn codex_calls_are_all_counted() {
     codex
         .wait_call("the sub-agent's answer", 0, |c| c.kind == Kind::Subagent && c.status == Status::Complete);
     codex.wait_ready();
-    break_off(&codex, "esc to interrupt");
     assert_eq!(codex.exit(), Exit::Code(0));
 
     let log = stage.api.log();
     let records = await_total(&stage, Agent::Codex, told(&log), &log);
-    assert_eq!(aborted(&stage, Agent::Codex), 1, "\n{log}");
     // A title is asked for in a hidden thread of its own: it belongs to the conversation that it names.
     let (mut current, mut sums) = (String::new(), BTreeMap::<String, Spent>::new());
     for call in &log.calls {
