@@ -160,7 +160,9 @@ impl Chooser {
             Key::PageDown => self.go_to(self.selected + page),
             Key::Home => self.selected = 0,
             Key::End => self.go_to(usize::MAX),
-            Key::Letter(letter) => self.edit_filter(choices, |filter| filter.push(letter)),
+            Key::Letter(letter) | Key::Pasted(letter) => {
+                self.edit_filter(choices, |filter| filter.push(letter));
+            }
             Key::Backspace => self.edit_filter(choices, |filter| filter.truncate(without_last(filter))),
             Key::Control('u') => self.edit_filter(choices, String::clear),
             Key::Control('w') => self.edit_filter(choices, remove_word),
@@ -192,7 +194,7 @@ impl Chooser {
     fn answer(&mut self, key: Key, choices: &mut dyn Choices) {
         let Some(question) = &mut self.question else { return };
         match key {
-            Key::Letter(letter) => question.text.push(letter),
+            Key::Letter(letter) | Key::Pasted(letter) => question.text.push(letter),
             Key::Backspace => question.text.truncate(without_last(&question.text)),
             Key::Control('u') => question.text.clear(),
             Key::Control('w') => remove_word(&mut question.text),

@@ -5,6 +5,8 @@ use std::collections::VecDeque;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Key {
     Letter(char),
+    /// A letter of a text that was pasted: it is text, and never a command.
+    Pasted(char),
     /// Control with a small letter.
     Control(char),
     Enter,
@@ -31,6 +33,8 @@ pub(super) struct KeyReader {
     bytes: VecDeque<u8>,
     /// No more bytes belong to what is there.
     complete: bool,
+    /// The terminal has announced a pasted text, and not its end.
+    pasting: bool,
 }
 
 impl KeyReader {
@@ -56,11 +60,23 @@ impl KeyReader {
             let (length, key) = match parse(&bytes, self.complete) {
                 Parsed::Key(length, key) => (length, Some(key)),
                 Parsed::Nothing(length) => (length, None),
+                Parsed::Paste(length, begins) => {
+                    self.pasting = begins;
+                    (length, None)
+                }
                 Parsed::Incomplete => return None,
             };
             self.bytes.drain(..length);
-            if key.is_some() {
-                return key;
+            match key {
+                Some(Key::Letter(letter)) if self.pasting => return Some(Key::Pasted(letter)),
+                // Terminals keep it out of what they paste: somebody wants to leave.
+                Some(key @ Key::Control('c')) => {
+                    self.pasting = false;
+                    return Some(key);
+                }
+                Some(_) if self.pasting => {}
+                Some(key) => return Some(key),
+                None => {}
             }
         }
     }
@@ -70,6 +86,8 @@ enum Parsed {
     Key(usize, Key),
     /// So many bytes mean nothing here.
     Nothing(usize),
+    /// A pasted text begins, or ends.
+    Paste(usize, bool),
     Incomplete,
 }
 
@@ -126,6 +144,8 @@ fn escape(bytes: &[u8], complete: bool) -> Parsed {
                 (b'~', b"3") => Key::Delete,
                 (b'~', b"5") => Key::PageUp,
                 (b'~', b"6") => Key::PageDown,
+                (b'~', b"200") => return Parsed::Paste(length, true),
+                (b'~', b"201") => return Parsed::Paste(length, false),
                 (b'M', b"") if bytes[1] == b'O' => Key::Enter,
                 _ => return Parsed::Nothing(length),
             };
@@ -158,7 +178,8 @@ mod tests {
     #[test]
     fn bytes_are_keys_however_they_are_cut() {
         use Key::{
-            Backspace, Control, Delete, Down, End, Enter, Escape, Home, Letter, PageDown, PageUp, Tab, Up,
+            Backspace, Control, Delete, Down, End, Enter, Escape, Home, Letter, PageDown, PageUp, Pasted,
+            Tab, Up,
         };
         for (typed, expected) in [
             (&b"aB\r"[..], &[Letter('a'), Letter('B'), Enter][..]),
@@ -167,7 +188,9 @@ mod tests {
             (b"\x1b[H\x1b[F\x1b[1~\x1b[4~\x1b[3~", &[Home, End, Home, End, Delete]),
             (b"\x1b[1;5A", &[Up]),
             (b"\x03\x13\x7f\x08\t", &[Control('c'), Control('s'), Backspace, Backspace, Tab]),
-            (b"\x1b[?1;2c\x1b[200~x", &[Letter('x')]),
+            (b"\x1b[?1;2cx", &[Letter('x')]),
+            (b"a\x1b[200~sy\r\x1b[A\x1b[201~b", &[Letter('a'), Pasted('s'), Pasted('y'), Letter('b')]),
+            (b"\x1b[200~s\x03q", &[Pasted('s'), Control('c'), Letter('q')]),
             (b"\x1bxy", &[Letter('y')]),
             (b"\xffa\xc3", &[Letter('a')]),
             (b"\x1b\x1b", &[Escape, Escape]),

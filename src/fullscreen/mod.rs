@@ -26,9 +26,9 @@ pub use paint::{folded, key_line, marked, put, style};
 /// How long the rest of an escape sequence may take to arrive; a bare Escape is known by its silence.
 const SEQUENCE: Duration = Duration::from_millis(50);
 
-/// The alternate screen, cleared, without a cursor.
-const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[?25l";
-const LEAVE: &[u8] = b"\x1b[0m\x1b[?25h\x1b[?1049l";
+/// The alternate screen, cleared, without a cursor; pasted text is marked as such, so that no letter of it is taken for a command.
+const ENTER: &[u8] = b"\x1b[?1049h\x1b[2J\x1b[?25l\x1b[?2004h";
+const LEAVE: &[u8] = b"\x1b[0m\x1b[?2004l\x1b[?25h\x1b[?1049l";
 
 /// What a view waits for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

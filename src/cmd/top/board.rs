@@ -244,6 +244,9 @@ pub(super) mod tests {
             (&[Key::Letter('s'), Key::Control('c')], Action::Leave, 0),
             (&[Key::Letter('s'), Key::Letter('x'), Key::Letter('y')], Action::Nothing, 0),
             (&[Key::Letter('x')], Action::Nothing, 0),
+            (&[Key::Pasted('s'), Key::Pasted('y')], Action::Nothing, 0),
+            (&[Key::Letter('s'), Key::Pasted('y')], Action::Nothing, 0),
+            (&[Key::Pasted('q')], Action::Nothing, 0),
         ] {
             let mut board = board();
             let last = keys.iter().fold(Action::Nothing, |_, key| board.on_key(*key, 2));
