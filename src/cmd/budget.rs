@@ -47,6 +47,7 @@ pub fn run(args: &cli::Budget, home: &Home, out: &mut dyn Write) -> anyhow::Resu
             if !edit::unset_budget(&home.config_file(), &which)? {
                 return Err(no_such_budget(&which, &config.budgets));
             }
+            forget_raises(&which, home)?;
             writeln!(out, "{which}: no budget any more")?;
         }
         Some(BudgetAction::Raise { per, amount, only, session }) => {
@@ -63,6 +64,14 @@ pub fn run(args: &cli::Budget, home: &Home, out: &mut dyn Write) -> anyhow::Resu
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// A raise belongs to the budget it was made for, not to one of the same name that is set later.
+fn forget_raises(which: &Which, home: &Home) -> anyhow::Result<()> {
+    if home.may_have_database() {
+        open(home)?.write(|tx| tx.forget_budget_raises(&which.to_string()))?;
+    }
+    Ok(())
 }
 
 /// Whether more can be spent than before.

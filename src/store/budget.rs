@@ -257,6 +257,10 @@ impl Tx<'_> {
         .map(drop)
     }
 
+    pub fn forget_budget_raises(&self, budget: &str) -> Result<(), Error> {
+        self.run("DELETE FROM budget_raise WHERE budget = ?1", [budget]).map(drop)
+    }
+
     /// Reserves an amount for a call.
     pub fn hold_budget(&self, budget: &str, span: &str, hold: &Hold) -> Result<(), Error> {
         let Hold { call, amount, at, agent, key, owner, realm } = hold;

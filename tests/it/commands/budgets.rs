@@ -78,6 +78,10 @@ fn budgets_are_set_shown_raised_and_removed_and_an_agent_may_not_loosen_them() {
     assert!(unchanged.contains("usd = 0.009\n") && unchanged.starts_with("# mine\n"), "{unchanged}");
     assert_eq!(world.out(&["budget", "unset", "month"]), "month: no budget any more\n");
     assert_eq!(world.json(&["budget", "show", "--json"]).as_array().unwrap().len(), 1);
+    // A raise was the old budget's: a new one begins without it.
+    world.out(&["budget", "set", "month", "0.02"]);
+    let shown = world.json(&["budget", "show", "--json"]);
+    assert_eq!((&shown[1]["limitUsd"], &shown[1]["raisedUsd"]), (&0.02.into(), &shown[0]["raisedUsd"]));
 }
 
 #[test]
