@@ -440,7 +440,7 @@ pub struct Usage {
     /// The order of rows: by time where they are times or sessions, else by cost
     #[arg(long, value_enum, value_name = "ORDER")]
     pub order: Option<UsageOrder>,
-    /// At most this many rows: the latest, or those that cost most
+    /// At most this many rows, 0 for all: the latest, or those that cost most
     #[arg(short = 'n', long, value_name = "NUMBER")]
     pub limit: Option<usize>,
     /// The time zone of hours, days, weeks and months, like Europe/Berlin; by default this machine's

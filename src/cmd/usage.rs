@@ -114,7 +114,7 @@ fn query(args: &Usage, commits: Option<Vec<String>>) -> UsageQuery {
             UsageOrder::Asc => Order::Ascending,
             UsageOrder::Desc => Order::Descending,
         }),
-        most: args.limit,
+        most: args.limit.filter(|most| *most > 0),
     }
 }
 
