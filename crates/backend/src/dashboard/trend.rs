@@ -239,7 +239,7 @@ impl<'a> Trend<'a> {
         let number = |value: i64| cell("n", grouped(value)).value(value);
         let sessions = self.filter.model.is_none();
         let address = |sort: Sort| self.filter.with(|f| f.sort = Some(sort)).address("/");
-        let order = PageOrder { asked: self.filter.sort, address: &address }.of("day", ("name", false));
+        let order = PageOrder { asked: self.filter.sort, address: &address }.of("day", ("name", true));
         let table = Table::plain()
             .column(heading("", self.unit()).by("name"), &rows, |(span, _)| {
                 cell("nowrap", date_or_span(**span)).value(&*date_or_span(**span))
