@@ -123,7 +123,9 @@ impl<'a> AgentRun<'a> {
     /// more Enter, visibly; an Enter in an empty line does nothing.
     fn enter_again_if_ignored(&self, text: &str) {
         let taken = |view: &mut View<'_>| composer(self.agent, &view.text()) != Some(unspaced(text));
-        if self.agent == Agent::Gemini && !self.terminal.holds_within(ENTER_TIMEOUT, taken) {
+        let mut tries = 0;
+        while self.agent == Agent::Gemini && tries < 4 && !self.terminal.holds_within(ENTER_TIMEOUT, taken) {
+            tries += 1;
             println!("Enter pressed again: Gemini ignored the first one after {text:?}");
             self.enter();
         }
