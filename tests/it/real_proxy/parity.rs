@@ -197,14 +197,19 @@ fn steady(text: &str, home: &Path) -> String {
     steady
 }
 
-/// Each fake API has a number of its own in its ids (`fake3x0001`), each tool's process another, and takes its own time.
+/// Each fake API has a number of its own in its ids (`fake3x0001`), each tool's process another, and takes its own time. Codex names
+/// each piece of a tool's output by a hexadecimal number, which may have letters alone.
 fn without_numbers(text: &str) -> String {
-    ["fake", "PGID: ", "Wall time: "].into_iter().fold(text.to_owned(), |text, mark| {
+    let decimal = |letter: char| letter.is_ascii_digit() || letter == '.';
+    let hexadecimal = |letter: char| letter.is_ascii_hexdigit();
+    let marks: [(&str, &dyn Fn(char) -> bool); 4] =
+        [("fake", &decimal), ("PGID: ", &decimal), ("Wall time: ", &decimal), ("Chunk ID: ", &hexadecimal)];
+    marks.into_iter().fold(text.to_owned(), |text, (mark, is_part)| {
         let mut parts = text.split(mark);
         let mut steady = parts.next().unwrap_or_default().to_owned();
         for part in parts {
             steady.push_str(mark);
-            steady.push_str(part.trim_start_matches(|letter: char| letter.is_ascii_digit() || letter == '.'));
+            steady.push_str(part.trim_start_matches(is_part));
         }
         steady
     })
@@ -240,5 +245,11 @@ fn what_differs_between_any_two_runs_is_left_out() {
         steady("in /tmp/home-12-0/project at 0a1b2c3d-4e5f, added 12 feet", &home),
         "in HOME/project at #, added 12 feet\0"
     );
+    for id in ["edddba", "ed00ba", "123456"] {
+        assert_eq!(
+            steady(&format!("Chunk ID: {id}\nWall time: 0.1 seconds"), &home),
+            "Chunk ID: \nWall time:  seconds\0"
+        );
+    }
     assert!(changes("Host: x") && !changes("anthropic-beta: x"));
 }
