@@ -2,14 +2,14 @@
 
 use std::io::{BufReader, Read, Write};
 use std::net::{Shutdown, TcpStream};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex};
 
 use relay::CallEnd;
 
 use crate::message::{read_head, read_request, read_response};
-use crate::served::{PATIENCE, SECRET, before, upstream};
+use crate::served::{Open, PATIENCE, SECRET, THREADS, before, connect, serve_on, settings, upstream};
 use crate::traps::ask;
 
 #[test]
@@ -78,6 +78,78 @@ fn leave_silent_stream(first: impl Fn(&TcpStream)) {
     let call = served.call();
     assert_eq!((call.end, call.status), (CallEnd::ClientGone, Some(200)));
     served.join();
+}
+
+/// Many agents at once, on as many threads as a proxy has: each goes away at another moment of its answer.
+#[test]
+fn agents_that_go_away_at_any_moment_cancel_their_requests() {
+    const AGENTS: usize = 24;
+    const REQUESTS: usize = 12;
+    let (gone, is_gone) = channel();
+    let gone = Mutex::new(gone);
+    let address = upstream(move |stream, number| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        while let Some(request) = read_request(&mut reader) {
+            (&stream).write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n1\r\n.\r\n").unwrap();
+            if request.text().ends_with("whole") {
+                (&stream).write_all(b"0\r\n\r\n").unwrap();
+                continue;
+            }
+            for _ in 0..number % 7 {
+                // The agent may have gone already.
+                let _ = (&stream).write_all(b"5\r\npiece\r\n");
+                std::thread::yield_now();
+            }
+            let _ = gone.lock().unwrap().send(reader.read(&mut [0]).unwrap_or(0));
+            return;
+        }
+    });
+    let served = serve_on(THREADS, settings(&format!("http://{address}")), Arc::new(Open));
+    let at = served.address;
+    let agents: Vec<_> = (0..AGENTS)
+        .map(|agent| {
+            std::thread::spawn(move || {
+                for turn in 0..REQUESTS {
+                    let stream = connect(at);
+                    let body = "x".repeat(1 + 9_000 * (turn % 5));
+                    if turn % 2 == 0 {
+                        send(&stream, &format!("{body}whole"));
+                        read_response(&mut BufReader::new(&stream), "POST").unwrap();
+                    }
+                    send(&stream, &body);
+                    let mut reader = BufReader::new(&stream);
+                    read_head(&mut reader).unwrap();
+                    reader.read_exact(&mut [0; 6]).unwrap();
+                    for _ in 0..(agent * turn) % 13 {
+                        std::thread::yield_now();
+                    }
+                    if (agent + turn) % 3 == 0 {
+                        stream.shutdown(Shutdown::Write).unwrap();
+                    }
+                }
+            })
+        })
+        .collect();
+    for agent in agents {
+        agent.join().unwrap();
+    }
+    for left in (1..=AGENTS * REQUESTS).rev() {
+        assert_eq!(is_gone.recv_timeout(PATIENCE), Ok(0), "{left} requests live on");
+    }
+    served.join();
+}
+
+fn send(stream: &TcpStream, body: &str) {
+    let mut stream = stream;
+    let length = body.len();
+    stream
+        .write_all(
+            format!(
+                "POST /{SECRET}/v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: {length}\r\n\r\n{body}"
+            )
+            .as_bytes(),
+        )
+        .unwrap();
 }
 
 #[test]

@@ -60,13 +60,24 @@ pub fn before(upstream: SocketAddr) -> Served {
 }
 
 pub fn serve(settings: Settings, gate: Arc<dyn Gate>) -> Served {
+    serve_on(1, settings, gate)
+}
+
+/// As many as a proxy beside an agent has.
+pub const THREADS: usize = 2;
+
+pub fn serve_on(threads: usize, settings: Settings, gate: Arc<dyn Gate>) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
     let (report, calls) = channel();
     let (stop, stopped) = oneshot::channel();
     let activity = settings.activity.clone();
     let thread = std::thread::spawn(move || {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+        let mut builder = match threads {
+            1 => tokio::runtime::Builder::new_current_thread(),
+            _ => tokio::runtime::Builder::new_multi_thread(),
+        };
+        let runtime = builder.worker_threads(threads).enable_all().build().unwrap();
         let recorder = Arc::new(Recorder(Mutex::new(report)));
         let stopped = async {
             let _ = stopped.await;
