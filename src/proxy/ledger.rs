@@ -10,7 +10,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use relay::{Call, CallEnd, Observer};
+use relay::{Call, CallEnd, Observer, Peer, Transport};
 
 use super::settings::{ProxySettings, RouteSettings};
 use crate::agent::{Agent, CallIdentity, Repeats};
@@ -27,7 +27,7 @@ use crate::session::{publish, quota};
 use crate::store::{Evidence, EvidenceVerdict, Store, Tx};
 use system::clock::{Clock, SystemClock};
 use wire::event::Source;
-use wire::{AgentSessionId, RandomIds, RunId, SessionId, Timestamp, Utilization};
+use wire::{AgentSessionId, CallKind, RandomIds, RunId, SessionId, Timestamp, Utilization};
 
 /// Calls on their way to the thread. Each may hold its request's body until it has been looked at.
 const QUEUE: usize = 256;
@@ -140,6 +140,7 @@ struct Entry {
     call: ProxiedCall,
     quotas: Vec<QuotaReport>,
     journaled: bool,
+    peer: Peer,
 }
 
 /// Turns calls into entries.
@@ -156,7 +157,9 @@ impl Clerk {
     fn agent_of(&self, call: &Call) -> Option<&'static dyn Agent> {
         let route = self.routes.iter().find(|route| route.name == call.request.route)?;
         let agent = registry::by_name(&route.agent)?;
-        (call.request.api.is_some() && call.end != CallEnd::Refused).then_some(agent)
+        let is_call =
+            call.request.api.is_some() && call.end != CallEnd::Refused && !asks_for_plain_requests(call);
+        is_call.then_some(agent)
     }
 
     fn entry(&self, EndedCall { call, journaled }: EndedCall) -> Option<Entry> {
@@ -164,10 +167,19 @@ impl Clerk {
         let identity = agent.identify(&call.request);
         let attempt = lock(&self.repeats).attempt(&identity, &call.request);
         let quotas = call.quotas.iter().filter_map(report_of).collect();
+        let peer = call.request.peer;
         let call = proxied_call(agent, self.run, CallIdentity { attempt, ..identity }, &call);
-        Some(Entry { call, quotas, journaled })
+        Some(Entry { call, quotas, journaled, peer })
     }
 }
+
+/// Whether it is the handshake of a WebSocket that was answered 426. Nothing was asked of a model yet: the agent asks by a plain
+/// request next, and that one is the call.
+fn asks_for_plain_requests(call: &Call) -> bool {
+    call.transport == Transport::WebSocket && call.status == Some(UPGRADE_REQUIRED)
+}
+
+const UPGRADE_REQUIRED: u16 = 426;
 
 /// A limit as it is stored.
 fn report_of(quota: &relay::Quota) -> Option<QuotaReport> {
@@ -184,8 +196,8 @@ fn report_of(quota: &relay::Quota) -> Option<QuotaReport> {
 fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, call: &Call) -> ProxiedCall {
     let CallIdentity { conversation, subagent, kind, attempt } = identity;
     let &Call { ref request, status, end, latency_ms, ttft_ms, ref request_id, ref metered, .. } = call;
-    let failed = status.is_some_and(|status| status >= 400) || metered.error.is_some();
-    let error = if failed || end == CallEnd::NotConnected {
+    let is_refusal = status.is_some_and(|status| status >= 400);
+    let error = if is_refusal || metered.error.is_some() || end == CallEnd::NotConnected {
         let kind = metered.error.clone().unwrap_or_else(|| match end {
             CallEnd::NotConnected => "not_connected".to_owned(),
             _ => "http_error".to_owned(),
@@ -194,7 +206,8 @@ fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, c
     } else {
         None
     };
-    let broken = matches!(end, CallEnd::ClientGone | CallEnd::UpstreamGone);
+    // Agents hang up on a refusal, because its status is all they need: nothing was broken off.
+    let broken = !is_refusal && matches!(end, CallEnd::ClientGone | CallEnd::UpstreamGone);
     let usage = metered.tokens.map(|tokens| Usage {
         model: metered.model.clone().unwrap_or_default(),
         tokens,
@@ -233,6 +246,8 @@ struct Book {
     pending: VecDeque<Entry>,
     /// Conversations that are noted as evidence already.
     noted: HashSet<AgentSessionId>,
+    /// Conversations whose callers are noted.
+    callers: HashSet<AgentSessionId>,
     refused: bool,
     /// Something was stored.
     changed: bool,
@@ -247,6 +262,7 @@ impl Book {
             store: None,
             pending: VecDeque::new(),
             noted: HashSet::new(),
+            callers: HashSet::new(),
             refused: false,
             changed: false,
         }
@@ -355,9 +371,10 @@ impl Book {
         };
         let batch: Vec<&Entry> = self.pending.iter().take(BATCH).collect();
         let (run, noted) = (self.run, &self.noted);
+        let mut callers = Vec::new();
         let written: Result<Vec<AgentSessionId>, crate::session::Error> = store.write(|tx| {
             let mut newly = Vec::new();
-            for Entry { call, quotas, .. } in &batch {
+            for Entry { call, quotas, peer, .. } in &batch {
                 let fate = proxied::take(tx, now, call)?;
                 for report in quotas {
                     match fate {
@@ -373,6 +390,12 @@ impl Book {
                     note(tx, session, run, call.at, conversation)?;
                     newly.push(conversation.clone());
                 }
+                if let (Some(conversation), Fate::Waiting) = (&call.conversation, fate)
+                    && call.kind == CallKind::Main
+                    && call.subagent.is_none()
+                {
+                    callers.push((conversation.clone(), *peer));
+                }
             }
             Ok(newly)
         });
@@ -383,12 +406,35 @@ impl Book {
                 let stored: Vec<Entry> = self.pending.drain(..count).collect();
                 self.leave_journal(stored.iter());
                 self.changed = true;
+                self.note_callers(callers);
                 Ok(())
             }
             Err(error) => {
                 // A store that was replaced or damaged is opened anew.
                 self.store = None;
                 Err(error.to_string())
+            }
+        }
+    }
+}
+
+impl Book {
+    /// Who has called the API in conversations that no session is bound to: the run's tracker may know the process.
+    fn note_callers(&mut self, callers: Vec<(AgentSessionId, Peer)>) {
+        let (Some(run), Some(store)) = (self.run, &mut self.store) else { return };
+        for (conversation, peer) in callers {
+            if self.callers.contains(&conversation) {
+                continue;
+            }
+            // `None` where the connection is closed by now: the next call has one.
+            let Some(pid) = peer.process() else { continue };
+            let written: Result<(), crate::store::Error> =
+                store.write(|tx| tx.note_caller(run, &conversation, pid));
+            match written {
+                Ok(()) => {
+                    self.callers.insert(conversation);
+                }
+                Err(error) => tracing::warn!("a caller is not noted: {error}"),
             }
         }
     }
@@ -415,10 +461,15 @@ fn note(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use relay::{Api, Metered, Peer, Request, Transport};
+    use relay::{Api, Metered, Request};
     use wire::Tokens;
 
     fn ended(status: Option<u16>, end: CallEnd, metered: Metered) -> ProxiedCall {
+        let call = call(Transport::Http, status, end, metered);
+        proxied_call(registry::by_name("claude").unwrap(), None, CallIdentity::default(), &call)
+    }
+
+    fn call(transport: Transport, status: Option<u16>, end: CallEnd, metered: Metered) -> Call {
         let request = Request {
             number: 7,
             route: String::new(),
@@ -430,9 +481,9 @@ mod tests {
             api: Some(Api::Messages),
             body: None,
         };
-        let call = Call {
+        Call {
             request,
-            transport: Transport::Http,
+            transport,
             status,
             end,
             latency_ms: 12,
@@ -440,8 +491,7 @@ mod tests {
             request_id: Some("req_1".into()),
             metered,
             quotas: Vec::new(),
-        };
-        proxied_call(registry::by_name("claude").unwrap(), None, CallIdentity::default(), &call)
+        }
     }
 
     fn relay_headers() -> reqwest::header::HeaderMap {
@@ -470,7 +520,30 @@ mod tests {
         );
         assert_eq!((&*refused.key, refused.keyed), ("req_1", false));
         assert_eq!(refused.error, Some(ApiError { status: Some(529), kind: "overloaded_error".into() }));
+        let hung_up_on = ended(Some(500), CallEnd::ClientGone, Metered::default());
+        assert!(hung_up_on.error.is_some() && !hung_up_on.aborted, "an error that was not read to its end");
         let unreachable = ended(Some(502), CallEnd::NotConnected, Metered::default());
         assert_eq!(unreachable.error.map(|error| error.kind).as_deref(), Some("not_connected"));
+    }
+    #[test]
+    fn a_websocket_that_is_answered_with_upgrade_required_is_no_call() {
+        let route = RouteSettings {
+            name: String::new(),
+            agent: "codex".to_owned(),
+            upstream: "http://127.0.0.1".to_owned(),
+            auth: None,
+            headers: Vec::new(),
+        };
+        let clerk = Clerk { run: None, routes: vec![route], repeats: Mutex::default() };
+        for (transport, status, end, is_call) in [
+            (Transport::WebSocket, 426, CallEnd::Complete, false),
+            (Transport::WebSocket, 426, CallEnd::NotConnected, false),
+            (Transport::WebSocket, 401, CallEnd::Complete, true),
+            (Transport::Http, 426, CallEnd::Complete, true),
+        ] {
+            let call = call(transport, Some(status), end, Metered::default());
+            let entry = clerk.entry(EndedCall { call, journaled: false });
+            assert_eq!(entry.is_some(), is_call, "{transport:?} {status} {end:?}");
+        }
     }
 }

@@ -10,7 +10,7 @@ use crate::meter::proxied::ProxiedCall;
 use crate::meter::record::{ApiError, Usage};
 use wire::event::Source;
 use wire::spelled;
-use wire::{AgentSessionId, CallKind, RunId, Timestamp, Tokens};
+use wire::{AgentSessionId, CallKind, Pid, RunId, Timestamp, Tokens};
 
 spelled!(
     /// Who has seen a call.
@@ -155,6 +155,15 @@ impl View<'_> {
         self.maybe(&sql, [agent, key], read_waiting)
     }
 
+    /// The conversations that a run's proxy was asked in, each with the process that asked, as far as they were no known sessions.
+    pub fn callers(&self, run: RunId) -> Result<Vec<(AgentSessionId, Pid)>, Error> {
+        self.all(
+            "SELECT c.conversation, c.pid FROM caller c JOIN run r ON r.n = c.run WHERE r.id = ?1",
+            [run],
+            |row| Ok((row.get(0)?, Pid(row.get(1)?))),
+        )
+    }
+
     /// How many calls the proxy saw whose session is not known, and when the first of them was made.
     pub fn waiting_count(&self) -> Result<(i64, Option<Timestamp>), Error> {
         self.one("SELECT count(*), min(at) FROM proxied_call", [], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -292,6 +301,15 @@ fn same_tokens(session: i64, tokens: &Tokens, at: Timestamp) -> [i64; 7] {
 }
 
 impl Tx<'_> {
+    /// A process has asked the model in a conversation, through the proxy of this run.
+    pub fn note_caller(&self, run: RunId, conversation: &AgentSessionId, pid: Pid) -> Result<(), Error> {
+        self.run(
+            "INSERT OR IGNORE INTO caller SELECT n, ?2, ?3 FROM run WHERE id = ?1",
+            params![run, conversation, pid.0],
+        )
+        .map(drop)
+    }
+
     pub(crate) fn add_record_alias(
         &self,
         agent: &str,

@@ -7,9 +7,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::Error;
 
 /// The schema version this binary knows.
-pub(super) const KNOWN: i64 = 13;
+pub(super) const KNOWN: i64 = 14;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14];
 
 const V1: &str = "
 -- One agent session each, whatever number of runs and openings it has.
@@ -614,6 +614,17 @@ CREATE INDEX record_model ON record (session, model) WHERE kind = 'usage';
 /// The sessions that came after one, for the sums of a chain.
 const V13: &str = "
 CREATE INDEX opening_came_from ON opening (transitioned_from) WHERE transitioned_from IS NOT NULL;
+";
+
+/// Evidence of the proxy's.
+const V14: &str = "
+-- Which process of a run has asked the model in which conversation. Kept only where the conversation was no known session then.
+CREATE TABLE caller (
+  run          INTEGER NOT NULL REFERENCES run (n) ON DELETE CASCADE,
+  conversation TEXT NOT NULL,
+  pid          INTEGER NOT NULL,
+  PRIMARY KEY (run, conversation, pid)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// The version a database is at; reading it also proves that the file is a database.

@@ -133,6 +133,16 @@ impl Recorder {
         transition
     }
 
+    /// The calls that the run's proxy saw in conversations that nobody knows, while the one the run is in is not known.
+    pub(super) fn called(&mut self) -> Vec<Signal> {
+        if !self.plan.proxied || self.sessions.conversation().is_some() {
+            return Vec::new();
+        }
+        let run = self.plan.run;
+        let callers = self.commit(|store| Ok(store.read(|view| view.callers(run))?)).unwrap_or_default();
+        callers.into_iter().map(|(id, pid)| Signal::Called { id, pid }).collect()
+    }
+
     /// The agent went to another folder with its conversation.
     pub(super) fn moved(&mut self, folder: PathBuf, looker: &mut Looker) {
         self.write_now(WriteContent::Moved(folder), looker);

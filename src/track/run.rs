@@ -217,7 +217,7 @@ impl Run {
             }
             let moved = seen.folder.and_then(|folder| recorder.sessions().work_in(folder));
             let mut transition = false;
-            for signal in seen.signals {
+            for signal in seen.signals.into_iter().chain(recorder.called()) {
                 transition |= recorder.consider(signal, looker);
             }
             // A conversation picked from another folder brings the agent there, and the one before stays where it was.

@@ -1,10 +1,13 @@
 //! One call of a model's API, as the proxy saw it.
 
+use std::net::SocketAddr;
+
 use bytes::Bytes;
 use http::{HeaderMap, Method};
 use wire::{Pid, Timestamp};
 
 use crate::meter::{Api, Metered};
+use crate::peer;
 
 /// What a request is, without anything that authenticates it.
 #[derive(Clone, Debug)]
@@ -28,8 +31,21 @@ pub struct Request {
 /// Who is on the other end of the connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Peer {
-    /// The process that opened it, where the system shows it.
-    pub pid: Option<Pid>,
+    /// Its address and the proxy's.
+    ends: Option<(SocketAddr, SocketAddr)>,
+}
+
+impl Peer {
+    pub(crate) fn new(address: SocketAddr, own: SocketAddr) -> Self {
+        Self { ends: Some((address, own)) }
+    }
+
+    /// The process that has the connection open, where the system shows it; `None` once it is closed. This walks through all of the
+    /// user's processes: it is for evidence, not for the way of a request.
+    pub fn process(&self) -> Option<Pid> {
+        let (address, own) = self.ends?;
+        peer::socket(address, own).ok().flatten().and_then(peer::process)
+    }
 }
 
 /// One call that is over. A connection by WebSocket carries many, a request by HTTP one.

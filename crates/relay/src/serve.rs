@@ -3,7 +3,6 @@
 use std::fmt;
 use std::future::Future;
 use std::io;
-use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -32,8 +31,6 @@ pub struct Settings {
     pub activity: Activity,
     /// The longest body of a request that is kept for [`crate::Request::body`]. Longer ones pass all the same.
     pub body_limit: usize,
-    /// Whether the process behind each connection is looked up ([`Peer::pid`]): a walk through `/proc` for each connection.
-    pub find_process: bool,
 }
 
 impl Settings {
@@ -45,7 +42,6 @@ impl Settings {
             proxies: Proxies::default(),
             activity: Activity::default(),
             body_limit: 8 << 20,
-            find_process: false,
         }
     }
 }
@@ -101,7 +97,6 @@ pub async fn serve(
     let listener = TcpListener::from_std(listener)?;
     let own = listener.local_addr()?;
     let activity = settings.activity.clone();
-    let find_process = settings.find_process;
     let relay = Arc::new(Relay::new(settings, gate, observer).map_err(io::Error::other)?);
     relay.clone().prepare();
     // Each connection holds a receiver: it learns of the end there, and the sender of theirs.
@@ -123,10 +118,11 @@ pub async fn serve(
         let (relay, stopped, open) = (relay.clone(), stopped.clone(), activity.connection());
         tokio::spawn(async move {
             let _open = open;
-            let Some(who) = admitted(peer, own, find_process).await else {
+            if peer::owner(peer, own) == Owner::Another {
                 tracing::warn!("a connection of another user to the proxy was refused");
                 return;
-            };
+            }
+            let who = Peer::new(peer, own);
             let conversation = Arc::new(Conversation::default());
             let _ = stream.set_nodelay(true);
             let stream = AgentStream::new(stream, conversation.clone(), peer, own);
@@ -169,17 +165,4 @@ async fn converse(
     if let Err(error) = ended {
         tracing::debug!(%error, "connection of the agent ended");
     }
-}
-
-/// Who connects, unless it is another user.
-async fn admitted(peer: SocketAddr, own: SocketAddr, find_process: bool) -> Option<Peer> {
-    if peer::owner(peer, own) == Owner::Another {
-        return None;
-    }
-    if !find_process {
-        return Some(Peer::default());
-    }
-    let find = move || peer::socket(peer, own).ok().flatten().and_then(peer::process);
-    let pid = tokio::task::spawn_blocking(find).await.ok().flatten();
-    Some(Peer { pid })
 }

@@ -38,6 +38,8 @@ pub(super) struct RunState {
     departed: BTreeSet<AgentSessionId>,
     /// After a transition to an unknown conversation: the ones of which it is one.
     pub(super) candidates: Vec<AgentSessionId>,
+    /// Conversations in which a process called the API, as far as they were judged.
+    called: BTreeSet<(AgentSessionId, Pid)>,
 }
 
 #[derive(Clone, Debug)]
@@ -55,6 +57,7 @@ impl RunState {
             current: None,
             departed: BTreeSet::new(),
             candidates: Vec::new(),
+            called: BTreeSet::new(),
         }
     }
 
@@ -158,6 +161,29 @@ pub(super) trait Rules: fmt::Debug + Send {
         context.explain("assigned", &id.0, first, why);
         if first {
             self.bind(context, id, EvidenceKind::Assigned);
+        }
+    }
+
+    /// One of our processes asks the model in a conversation. That decides where the run is while nobody else knows.
+    fn called(&mut self, context: &mut Context<'_>, id: AgentSessionId, pid: Pid) {
+        let run = &mut *context.run;
+        if run.current.is_some() || run.has_departed(&id) || !run.called.insert((id.clone(), pid)) {
+            return;
+        }
+        let why_not = if run.process(pid).is_none() {
+            Some("the process that calls the API is not the agent's own")
+        } else if !run.candidates.is_empty() && !run.candidates.contains(&id) {
+            Some("none of the conversations that may have followed")
+        } else {
+            None
+        };
+        let value = format!("{id} by pid {pid}");
+        match why_not {
+            Some(why) => context.reject("proxy", &value, why),
+            None => {
+                context.accept("proxy", &value, "this very process calls the API in this conversation");
+                self.bind(context, id, EvidenceKind::Registry);
+            }
         }
     }
 
@@ -265,5 +291,28 @@ mod tests {
         context.run.candidates = vec![id("b"), id("c")];
         context.bind(id("c"), EvidenceKind::Log);
         assert!(run.candidates.is_empty());
+    }
+    #[test]
+    fn a_call_decides_only_where_the_run_is_nowhere_and_only_for_its_own_process() {
+        let own = AGENT.pid;
+        let call = |context: &mut Context<'_>, name: &str, pid| {
+            Noted::default().called(context, id(name), pid);
+            let verdicts = context.conclusion.evidence.drain(..).map(|seen| seen.verdict);
+            (verdicts.collect::<Vec<_>>(), context.run.current().map(|id| id.0.clone()))
+        };
+        let (accepted, rejected) = (vec![EvidenceVerdict::Accepted], vec![EvidenceVerdict::Rejected]);
+        let mut run = RunState::new(AGENT, Timestamp(0));
+        let mut context = Context::new(Timestamp(5), &mut run);
+        assert_eq!(call(&mut context, "nested", Pid(4711)), (rejected.clone(), None));
+        assert_eq!(call(&mut context, "nested", Pid(4711)), (vec![], None), "it is explained once");
+        assert_eq!(call(&mut context, "a", own), (accepted.clone(), Some("a".to_owned())));
+        assert_eq!(call(&mut context, "b", own), (vec![], Some("a".to_owned())), "the run is in one already");
+        // After a clear to one of two.
+        context.transition(TransitionKind::Clear, None, EvidenceKind::Log);
+        context.run.candidates = vec![id("c"), id("d")];
+        assert_eq!(call(&mut context, "a", own), (vec![], None), "a call of the conversation that was left");
+        assert_eq!(call(&mut context, "e", own), (rejected, None));
+        assert_eq!(call(&mut context, "d", own), (accepted, Some("d".to_owned())));
+        assert!(context.run.candidates.is_empty());
     }
 }

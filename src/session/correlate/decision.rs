@@ -33,7 +33,8 @@ pub struct Fork {
 }
 
 /// Decisions in the order in which they are to be carried out, and the evidence to keep for `explain`. Its sources are
-/// `assigned`, `registry`, `lock`, `history`, `log`, `originator`, `file`, `prompt`, `claim` and `background`.
+/// `assigned`, `registry`, `lock`, `history`, `log`, `originator`, `file`, `prompt`, `claim`, `background`
+/// and `proxy`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Conclusion {
     pub decisions: Vec<Decision>,

@@ -4,6 +4,9 @@
 //! time); the agent's `log` shows that our conversation was cleared, and a file that begins with that clear appears. The first
 //! that comes decides, the others confirm or are rejected, and every signal is explained.
 //!
+//! A call through the run's own proxy is such a registry: it names the conversation, and the system the process. It comes late, and
+//! calls of a conversation that was left may still be under way, so it decides only where nothing else has.
+//!
 //! Agents leave different evidence, so there is one method for each kind, and the agent's trail names it ([`Method`]):
 //! - [`registry`]: the agent registers its processes, and its log and files make up for what the registry leaves out;
 //! - [`held`]: a process keeps the files of its conversations open or locked;
@@ -90,6 +93,7 @@ impl Correlator {
         let mut context = Context::new(now, &mut self.run);
         match signal {
             Signal::Assigned(id) => self.rules.assigned(&mut context, id),
+            Signal::Called { id, pid } => self.rules.called(&mut context, id, pid),
             Signal::Tick => {}
             signal => self.rules.feed(&mut context, signal),
         }

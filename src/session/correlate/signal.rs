@@ -83,7 +83,7 @@ pub struct NewSessionFile {
     pub follows: Option<AgentSessionId>,
 }
 
-/// Something seen, by the method that it is evidence for. `Assigned` and `Tick` are for all of them.
+/// Something seen, by the method that it is evidence for. `Assigned`, `Called` and `Tick` are for all of them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Signal {
     /// The id stands in the arguments: chosen by codemie, or by the user (`--session-id`, `--resume ID`).
@@ -118,6 +118,9 @@ pub enum Signal {
     Turns(BTreeSet<AgentSessionId>),
     /// Folder: left there by some process of the agent.
     Trace(Trace),
+    /// A process asked the model in this conversation, through the proxy of this very run: the request's own headers name it, and the
+    /// system names the process.
+    Called { id: AgentSessionId, pid: Pid },
     /// Time passed ([`Correlator::wake_at`](super::Correlator::wake_at)).
     Tick,
 }

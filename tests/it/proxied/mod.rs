@@ -96,6 +96,29 @@ fn a_call_is_counted_once_though_its_worker_is_killed_before_it_is_stored() {
     assert_eq!(scene.json(&["show", "one", "--json"])["usage"]["apiCalls"], 3);
 }
 
+/// It is to go on with a conversation that its arguments do not name, and leaves neither an entry in a registry nor a file: only its
+/// calls say where it is.
+#[test]
+fn a_run_that_leaves_no_other_trace_is_bound_by_its_own_calls() {
+    let scene = Scene::set();
+    scene.calling_agent();
+    let run = scene.start_continuing("one");
+    run.address();
+    // Another process that has the address calls first, in a conversation of its own.
+    run.ask_nested(&conversation(2));
+    run.ask(&conversation(1));
+    let record = scene.wait_calls("one", 1);
+    assert_eq!(record["correlation"]["agentSessionId"], conversation(1), "{record}");
+    assert_eq!(record["correlation"]["evidence"], "registry", "{record}");
+    assert!(run.end().status.success());
+    scene.wait_gone();
+    let explained = scene.codemie(&["explain", "one"]).output().unwrap();
+    let explained = String::from_utf8_lossy(&explained.stdout).into_owned();
+    assert!(explained.contains("this very process calls the API in this conversation"), "{explained}");
+    assert!(explained.contains("is not the agent's own"), "{explained}");
+    assert_eq!(scene.json(&["show", "one", "--json"])["usage"]["apiCalls"], 1);
+}
+
 #[test]
 fn a_killed_worker_is_replaced_on_the_same_address() {
     let scene = Scene::set();

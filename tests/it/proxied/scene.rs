@@ -27,6 +27,35 @@ printf '%s' "$ANTHROPIC_BASE_URL" > "$folder/address.part" && mv "$folder/addres
 while [ ! -e "$folder/end" ]; do sleep 0.02; done
 "#;
 
+/// An agent that calls the API itself, in the conversation that the file `ask` names, or has a process of its own do it (`nested`).
+/// Their connections stay open, as an agent's do.
+const CALLING_AGENT: &str = r#"#!/bin/bash
+folder=${SCENE_FOLDER:?}
+printf '%s' "$ANTHROPIC_BASE_URL" > "$folder/address.part" && mv "$folder/address.part" "$folder/address"
+address=${ANTHROPIC_BASE_URL#http://}
+host=${address%%/*}
+call() {
+    local body='{"model":"claude-opus-4-8","stream":true,"tools":[{"name":"Bash"}],"messages":[{"role":"user","content":"hello"}]}'
+    exec 3<>"/dev/tcp/${host%:*}/${host#*:}"
+    printf 'POST /%s/v1/messages?beta=true HTTP/1.1\r\nhost: x\r\nx-claude-code-session-id: %s\r\ncontent-length: %d\r\n\r\n%s' \
+        "${address#*/}" "$1" "${#body}" "$body" >&3
+    while read -r line <&3; do case $line in *message_stop*) break ;; esac; done
+}
+while [ ! -e "$folder/end" ]; do
+    for kind in ask nested; do
+        [ -e "$folder/$kind" ] || continue
+        conversation=$(cat "$folder/$kind")
+        case $kind in
+        ask) call "$conversation" ;;
+        nested) (call "$conversation"; touch "$folder/called"; while [ ! -e "$folder/end" ]; do sleep 0.02; done) & ;;
+        esac
+        rm "$folder/$kind"
+    done
+    sleep 0.02
+done
+wait
+"#;
+
 pub(super) struct Scene {
     pub(super) api: FakeApi,
     root: TempDir,
@@ -35,11 +64,20 @@ pub(super) struct Scene {
 impl Scene {
     pub(super) fn set() -> Self {
         let scene = Self { api: FakeApi::start(), root: tempfile::tempdir().unwrap() };
-        let agent = scene.root.path().join("claude");
-        fs::write(&agent, AGENT).unwrap();
-        fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
+        scene.agent_is(AGENT);
         fs::create_dir(scene.root.path().join("project")).unwrap();
         scene
+    }
+
+    /// The agent calls the API itself.
+    pub(super) fn calling_agent(&self) {
+        self.agent_is(CALLING_AGENT);
+    }
+
+    fn agent_is(&self, script: &str) {
+        let agent = self.root.path().join("claude");
+        fs::write(&agent, script).unwrap();
+        fs::set_permissions(&agent, fs::Permissions::from_mode(0o755)).unwrap();
     }
 
     pub(super) fn codemie_home(&self) -> PathBuf {
@@ -71,9 +109,18 @@ impl Scene {
 
     /// `codemie --proxy claude --session-id ID` with more variables.
     pub(super) fn start(&self, name: &str, conversation: &str, variables: &[(&str, &str)]) -> ScriptedRun {
+        self.launch(name, &["--session-id", conversation], variables)
+    }
+
+    /// `codemie --proxy claude --continue`.
+    pub(super) fn start_continuing(&self, name: &str) -> ScriptedRun {
+        self.launch(name, &["--continue"], &[])
+    }
+
+    fn launch(&self, name: &str, arguments: &[&str], variables: &[(&str, &str)]) -> ScriptedRun {
         let folder = self.folder(name);
-        let mut command = self.codemie(&["--proxy", "--name", name, "claude", "--session-id", conversation]);
-        command.env("SCENE_FOLDER", &folder).envs(variables.iter().copied());
+        let mut command = self.codemie(&["--proxy", "--name", name, "claude"]);
+        command.args(arguments).env("SCENE_FOLDER", &folder).envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         ScriptedRun { child: Some(command.spawn().unwrap()), folder }
     }
@@ -145,6 +192,23 @@ impl ScriptedRun {
     /// The address that the agent was given.
     pub(super) fn address(&self) -> String {
         await_file(&self.folder.join("address"))
+    }
+
+    /// Has a calling agent call the API itself.
+    pub(super) fn ask(&self, conversation: &str) {
+        self.order("ask", conversation);
+    }
+
+    /// Has a process that a calling agent starts call the API, and waits until it has.
+    pub(super) fn ask_nested(&self, conversation: &str) {
+        self.order("nested", conversation);
+        await_file(&self.folder.join("called"));
+    }
+
+    fn order(&self, kind: &str, conversation: &str) {
+        let part = self.folder.join("order.part");
+        fs::write(&part, conversation).unwrap();
+        fs::rename(part, self.folder.join(kind)).unwrap();
     }
 
     pub(super) fn kill(mut self) {

@@ -25,11 +25,15 @@ fn claude_2_1_325_calls_are_all_counted() {
     claude(&stage);
 }
 
-/// Begins an answer and stops it in the middle.
+/// Begins an answer and stops it in the middle. Codex shows that it is at work only until the answer's first words have come.
 fn break_off(run: &AgentRun, at_work: &str) {
-    let since = run.ask("stop [hold never]");
+    const PROMPT: &str = "stop [hold never]";
+    let since = run.ask(PROMPT);
     run.wait_call("the answer begun", since, |call| call.prompt.contains("stop"));
-    run.wait_for("the agent at work", |_, view| view.text().contains(at_work));
+    run.wait_for("the agent at work", |_, view| {
+        let text = view.text();
+        text.contains(at_work) || text.rsplit(PROMPT).next().is_some_and(|answer| answer.contains("held"))
+    });
     run.terminal.send("\x1b");
     run.wait_call("the agent hang up", since, |call| call.status == Status::Aborted);
     run.wait_ready();
@@ -88,10 +92,12 @@ fn codex_calls_are_all_counted() {
     codex
         .wait_call("the sub-agent's answer", 0, |c| c.kind == Kind::Subagent && c.status == Status::Complete);
     codex.wait_ready();
+    break_off(&codex, "esc to interrupt");
     assert_eq!(codex.exit(), Exit::Code(0));
 
     let log = stage.api.log();
     let records = await_total(&stage, Agent::Codex, told(&log), &log);
+    assert_eq!(aborted(&stage, Agent::Codex), 1, "\n{log}");
     // A title is asked for in a hidden thread of its own: it belongs to the conversation that it names.
     let (mut current, mut sums) = (String::new(), BTreeMap::<String, Spent>::new());
     for call in &log.calls {
