@@ -20,9 +20,6 @@ use crate::log;
 /// How long open answers have once the worker is to end. The keeper gives it a little more.
 const DRAIN: Duration = Duration::from_secs(8);
 
-/// Threads that pass bytes on. One would do for an agent; a second keeps a slow TLS handshake from delaying a stream.
-const THREADS: usize = 2;
-
 /// The whole life of a worker process.
 pub fn run() -> io::Result<()> {
     let (control, listener) = handed_over()?;
@@ -50,9 +47,11 @@ pub fn run() -> io::Result<()> {
     })
 }
 
-/// The threads that pass bytes on.
+/// One thread passes bytes on. A request goes from the agent's connection to the API's and back: between two threads each step
+/// would wake the other one, some ten microseconds before the first byte. What takes longer than a handshake with the API is done
+/// elsewhere: the ledger has a thread of its own, the store is asked on another.
 pub fn runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(THREADS).enable_all().build()
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
 
 /// Serves in this very process, to its end.

@@ -282,9 +282,9 @@ impl Body for AnswerBody {
             Source::Own(bytes) => return Poll::Ready(bytes.take().map(|bytes| Ok(Frame::data(bytes)))),
             Source::Passed(passed) => passed,
         };
-        // When all is written this is polled once more. Only then is the copy read.
+        // Where the copy is to be read, or the connection broke, this is polled once more when all is written.
         let is_unwritten = turn.as_ref().is_some_and(Turn::is_unwritten);
-        if !is_unwritten {
+        if !is_unwritten && passed.exchange.has_much_unread() {
             passed.exchange.meter_forwarded();
         }
         if passed.broken.is_some() {
@@ -297,14 +297,18 @@ impl Body for AnswerBody {
                 }
                 if let (false, Some(turn)) = (passed.body.is_end_stream(), turn) {
                     turn.handed_on();
+                    if passed.exchange.has_much_unread() {
+                        turn.poll_when_written();
+                    }
                 }
                 Poll::Ready(Some(Ok(frame)))
             }
             Some(Err(error)) => {
                 passed.exchange.broke();
                 passed.link = None;
-                if is_unwritten {
+                if let (true, Some(turn)) = (is_unwritten, turn) {
                     passed.broken = Some(error);
+                    turn.poll_when_written();
                     return Poll::Pending;
                 }
                 Poll::Ready(Some(Err(error)))

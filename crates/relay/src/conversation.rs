@@ -27,6 +27,8 @@ pub(crate) struct Conversation {
     pieces: AtomicUsize,
     /// Whether the last of them waits to be written.
     is_unwritten: AtomicBool,
+    /// Whether the answer's body asks to be polled once that is written.
+    wants_poll: AtomicBool,
 }
 
 #[derive(Debug, Default)]
@@ -63,6 +65,11 @@ impl Turn {
     pub fn handed_on(&self) {
         self.0.pieces.fetch_add(1, Ordering::Relaxed);
         self.0.is_unwritten.store(true, Ordering::Relaxed);
+    }
+
+    /// The body is to be polled again when what was handed to hyper is written.
+    pub fn poll_when_written(&self) {
+        self.0.wants_poll.store(true, Ordering::Relaxed);
     }
 
     /// Whether what was handed to hyper is still to be written.
@@ -234,8 +241,9 @@ impl AsyncWrite for AgentStream {
     /// hyper flushes when it has written all it had.
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         ready!(Pin::new(&mut self.stream).poll_flush(cx))?;
-        // The body is polled once more: whoever reads a copy of it does so now.
-        if self.conversation.is_unwritten.swap(false, Ordering::Relaxed) {
+        if self.conversation.is_unwritten.swap(false, Ordering::Relaxed)
+            && self.conversation.wants_poll.swap(false, Ordering::Relaxed)
+        {
             cx.waker().wake_by_ref();
         }
         Poll::Ready(Ok(()))

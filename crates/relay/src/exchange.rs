@@ -6,6 +6,7 @@ use std::time::Instant;
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
 use system::clock::{Clock, SystemClock};
+use wire::Timestamp;
 
 use crate::activity::Open;
 use crate::body::Upload;
@@ -31,6 +32,8 @@ struct State {
     end: CallEnd,
     request_id: Option<String>,
     quotas: Vec<Quota>,
+    /// Of the answer, until it is read, and when it came.
+    head: Option<(Timestamp, HeaderMap)>,
     meter: Option<AnswerMeter>,
     unread: Vec<(Instant, Bytes)>,
     unread_length: usize,
@@ -46,8 +49,12 @@ pub(crate) struct Upgraded {
     pub open: Open,
 }
 
-/// The meter reads after the bytes were written, when nothing else is to be done. Where bytes come faster than they are written,
-/// it reads beside them from here on, so that what is kept stays bounded.
+/// The meter reads after the bytes were written, when nothing else is to be done: at the answer's end, and before it as soon as so
+/// much is unread. An event of an answer has some hundred bytes: to have the connection polled for each of them, for the meter
+/// alone, would cost more than the reading.
+const MUCH_UNREAD: usize = 8 << 10;
+
+/// Where bytes come faster than they are written, it reads beside them from here on, so that what is kept stays bounded.
 const UNREAD_LIMIT: usize = 64 << 10;
 
 impl Exchange {
@@ -70,6 +77,7 @@ impl Exchange {
             end: CallEnd::ClientGone,
             request_id: None,
             quotas: Vec::new(),
+            head: None,
             meter: None,
             unread: Vec::new(),
             unread_length: 0,
@@ -93,7 +101,8 @@ impl Exchange {
 
     /// It has become a WebSocket, whose calls are reported one by one.
     pub fn upgraded(mut self) -> Option<Upgraded> {
-        let state = self.state.take()?;
+        let mut state = self.state.take()?;
+        state.read_head();
         Some(Upgraded { request: state.request, quotas: state.quotas, open: state.open })
     }
 
@@ -108,22 +117,17 @@ impl Exchange {
         }
     }
 
-    /// The head of the answer has come.
-    pub fn answered(&mut self, status: StatusCode, headers: &HeaderMap) {
+    /// The head of the answer has come. It is read when it is on its way to the agent.
+    pub fn answered(&mut self, status: StatusCode, headers: HeaderMap) {
         let Some(state) = &mut self.state else { return };
         state.status = Some(status);
-        state.request_id = ["request-id", "x-request-id", "x-goog-request-id"]
-            .iter()
-            .find_map(|name| headers.get(*name)?.to_str().ok())
-            .map(str::to_owned);
-        state.quotas = meter::quotas(headers, SystemClock.now());
-        state.meter = state.request.api.map(|api| AnswerMeter::new(api, headers));
+        state.head = Some((SystemClock.now(), headers));
     }
 
     /// A copy of what is on its way to the agent. Sharing it costs nothing.
     pub fn forwarded(&mut self, data: &Bytes) {
         let Some(state) = &mut self.state else { return };
-        if state.meter.is_none() {
+        if state.request.api.is_none() {
             return;
         }
         state.unread.push((Instant::now(), data.clone()));
@@ -131,6 +135,11 @@ impl Exchange {
         if state.unread_length > UNREAD_LIMIT {
             state.read();
         }
+    }
+
+    /// Whether so much was forwarded since the meter last read that it should do so when it disturbs nobody.
+    pub fn has_much_unread(&self) -> bool {
+        self.state.as_ref().is_some_and(|state| state.unread_length > MUCH_UNREAD)
     }
 
     pub fn meter_forwarded(&mut self) {
@@ -184,7 +193,18 @@ impl std::fmt::Debug for Exchange {
 }
 
 impl State {
+    fn read_head(&mut self) {
+        let Some((at, headers)) = self.head.take() else { return };
+        self.request_id = ["request-id", "x-request-id", "x-goog-request-id"]
+            .iter()
+            .find_map(|name| headers.get(*name)?.to_str().ok())
+            .map(str::to_owned);
+        self.quotas = meter::quotas(&headers, at);
+        self.meter = self.request.api.map(|api| AnswerMeter::new(api, &headers));
+    }
+
     fn read(&mut self) {
+        self.read_head();
         let Some(meter) = &mut self.meter else { return };
         for (at, data) in self.unread.drain(..) {
             if meter.read(&data) == Progress::FirstContent {

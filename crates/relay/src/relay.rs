@@ -255,7 +255,7 @@ impl Relay {
         }
         let upstream = hyper::upgrade::on(&mut response);
         link.detach();
-        exchange.answered(response.status(), response.headers());
+        exchange.answered(response.status(), response.headers().clone());
         let meter = exchange.api().map(|api| SocketMeter::new(api, response.headers()));
         if let Some(handshake) = exchange.upgraded() {
             let socket = WebSocket::new(
@@ -289,11 +289,11 @@ impl Lane {
     /// The upstream's answer, towards the agent.
     fn pass(&self, mut exchange: Exchange, response: Response<Incoming>, link: Link) -> Response<AnswerBody> {
         let (mut parts, body) = response.into_parts();
-        exchange.answered(parts.status, &parts.headers);
         if let (StatusCode::UNAUTHORIZED, Some(credentials)) = (parts.status, &self.credentials) {
             credentials.refused();
         }
-        parts.headers = head::response_headers(&parts.headers, false);
+        let passed = head::response_headers(&parts.headers, false);
+        exchange.answered(parts.status, std::mem::replace(&mut parts.headers, passed));
         parts.version = Version::HTTP_11;
         Response::from_parts(parts, AnswerBody::passed(body, exchange, link))
     }
