@@ -1,8 +1,9 @@
 //! Whose calls they are: what a budget is matched with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::{Kind, Only};
+use crate::project::Project;
 use crate::store::{self, SessionRow, View};
 use wire::SessionId;
 
@@ -45,6 +46,13 @@ impl Subject {
     /// A call of which nothing else is known.
     pub fn of_agent(agent: &str) -> Self {
         Self { agent: agent.to_owned(), ..Self::default() }
+    }
+
+    /// A conversation that is no session, of an agent in a folder.
+    pub fn in_folder(agent: &str, folder: &Path) -> Self {
+        let Project { name, repository, branch } = Project::of(folder);
+        let folder = Some(folder.to_owned());
+        Self { project: name, folder, repository, branch, ..Self::of_agent(agent) }
     }
 
     /// Whether its calls count: by the same comparisons as the store's sums (`store::SpentBy`).

@@ -4,6 +4,8 @@
 //! It is asked for several times a minute, so it reads the store alone, by its indexes: nothing is recovered, scanned or written.
 //! Whatever cannot be known is left out.
 
+use std::path::PathBuf;
+
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
@@ -26,6 +28,8 @@ const LOOK_BACK: i64 = 14 * 24 * 4;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct AgentStatus {
     pub session: Option<AgentSessionId>,
+    /// Where the agent works now.
+    pub folder: Option<PathBuf>,
     /// What it cost by the agent's own count, since its process began.
     pub cost: Option<PicoDollars>,
     /// In percent.
@@ -56,6 +60,11 @@ impl AgentStatus {
         };
         Self {
             session: text("/session_id").filter(|id| !id.is_empty()).map(|id| AgentSessionId(id.to_owned())),
+            folder: ["/workspace/current_dir", "/cwd"]
+                .into_iter()
+                .find_map(text)
+                .map(PathBuf::from)
+                .filter(|folder| folder.is_absolute()),
             cost: number("/cost/total_cost_usd").map(PicoDollars::from_dollars),
             context: number("/context_window/used_percentage")
                 .or_else(filled)
@@ -130,7 +139,6 @@ impl StatusLine {
         let mut line = Self::of_agent(status);
         let id = status.session.as_ref();
         let row = id.map(|id| view.session_by_agent_session(agent, id)).transpose()?.flatten();
-        let mut subject = None;
         if let Some(row) = &row {
             let own = view.spent_in_session(row.n)?;
             // The agent has shown its first answer before it is in its file.
@@ -140,15 +148,18 @@ impl StatusLine {
             let chain = view.spent_in_chain(row.n)?;
             line.chain =
                 (chain.sessions > 1).then_some(Amount { cost: chain.cost, incomplete: chain.unpriced });
-            subject = Subject::of(view, row)?;
         }
         line.today = Some(Amount::of_today(view, now, zone)?);
         if line.window.is_none() {
             line.window = running_window(view, agent, now)?;
         }
         if !budgets.is_empty() {
-            let standings = standings(view, budgets, subject.as_ref(), now, zone)?;
-            line.budget = tightest(&standings);
+            let subject = match &row {
+                Some(row) => Subject::of(view, row)?,
+                None => Some(unknown(agent, status)),
+            };
+            let applying = |subject: Subject| standings(view, budgets, Some(&subject), now, zone);
+            line.budget = tightest(&subject.map_or(Ok(Vec::new()), applying)?);
         }
         Ok(line)
     }
@@ -256,6 +267,14 @@ fn running_window(view: &View<'_>, agent: &str, now: Timestamp) -> Result<Option
     Ok(Some(Window { used: WindowUse::Cost(PicoDollars(cost)), end: Some(end) }))
 }
 
+/// A conversation that codemie does not know: only its agent and its folder can have a budget.
+fn unknown(agent: &str, status: &AgentStatus) -> Subject {
+    match &status.folder {
+        Some(folder) => Subject::in_folder(agent, folder),
+        None => Subject::of_agent(agent),
+    }
+}
+
 fn tightest(standings: &[Standing]) -> Option<(String, i64)> {
     let most = standings.iter().max_by_key(|standing| standing.percent())?;
     Some((most.budget.which.to_string(), most.percent()))
@@ -267,11 +286,13 @@ mod tests {
 
     #[test]
     fn the_agents_status_is_read_whatever_it_holds() {
-        let whole = br#"{"session_id":"abc","cost":{"total_cost_usd":0.5},"model":{"id":"x"},
+        let whole = br#"{"session_id":"abc","cwd":"/w/old","workspace":{"current_dir":"/w/new"},"cost":{"total_cost_usd":0.5},"model":{"id":"x"},
             "context_window":{"used_percentage":42.6,"context_window_size":200000},
             "rate_limits":{"five_hour":{"used_percentage":23.5,"resets_at":1794900000}},"more":[1]}"#;
         let read = AgentStatus::read(whole);
         assert_eq!(read.session.unwrap().0, "abc");
+        assert_eq!(read.folder, Some("/w/new".into()));
+        assert_eq!(AgentStatus::read(br#"{"cwd":"/w/old","workspace":{}}"#).folder, Some("/w/old".into()));
         assert_eq!((read.cost, read.context), (Some(PicoDollars(500_000_000_000)), Some(42.6)));
         assert_eq!(read.window, Some((23.5, Some(Timestamp(1_794_900_000_000)))));
         let older = br#"{"context_window":{"context_window_size":200000,"current_usage":{"input_tokens":1000,
@@ -283,7 +304,7 @@ mod tests {
             b"null",
             b"[]",
             b"\xff",
-            br#"{"session_id":7,"cost":"much","context_window":[],"rate_limits":{"five_hour":3}}"#,
+            br#"{"session_id":7,"cwd":"relative","workspace":7,"cost":"much","context_window":[],"rate_limits":{"five_hour":3}}"#,
             br#"{"session_id":"","cost":{"total_cost_usd":-1},"context_window":{"context_window_size":0,"current_usage":{"input_tokens":1}}}"#,
         ] {
             assert_eq!(AgentStatus::read(odd), AgentStatus::default(), "{}", String::from_utf8_lossy(odd));
@@ -387,6 +408,55 @@ mod tests {
         );
         let unknown = line("never seen");
         assert_eq!((unknown.session, dollars(unknown.today)), (None, Some(11)));
+    }
+
+    #[test]
+    fn an_unknown_session_shows_only_budgets_that_apply_to_it() {
+        use crate::budget::{Kind, Only, Per, Which};
+        use crate::session::lifecycle::ConversationStart;
+        use crate::session::tests::{World, agent_session, usage};
+
+        let root = tempfile::tempdir().unwrap();
+        let folder = root.path().join("elsewhere");
+        std::fs::create_dir_all(folder.join(".git")).unwrap();
+        std::fs::write(folder.join(".git/HEAD"), "ref: refs/heads/topic\n").unwrap();
+        let mut world = World::new();
+        let (_, spender) = world.start(ConversationStart::Fresh);
+        world.bind(spender.session, "spender").unwrap();
+        let mut call = usage("m1", world.now, 1);
+        call.cost = Some(PicoDollars(1_000_000_000_000));
+        world.feed(spender.session, 1, &[call]);
+        let row = world.session(spender.session);
+        let (agent, now) = (row.agent.clone(), world.wait(1000));
+        let project = row.workspace.project.clone().unwrap();
+        let branch = row.workspace.branch.clone().unwrap();
+        let mut shown = |only: Option<(Kind, &str)>, session: &str, folder: Option<PathBuf>| {
+            let only = only.map(|(kind, name)| Only { kind, name: name.into() });
+            let which = Which { per: Per::Day, only };
+            let limit = PicoDollars(2_000_000_000_000);
+            let budgets = [Budget { which, limit, enforce: false }];
+            let status =
+                AgentStatus { session: Some(agent_session(session)), folder, ..AgentStatus::default() };
+            let line =
+                world.store.read(|view| StatusLine::of(view, &agent, &status, &budgets, now, &TimeZone::UTC));
+            line.unwrap().budget.map(|(_, percent)| percent)
+        };
+        let here = || Some(folder.clone());
+        for (only, session, at, expected) in [
+            (None, "unknown", None, Some(50)),
+            (Some((Kind::Agent, &*agent)), "unknown", None, Some(50)),
+            (Some((Kind::Agent, "codex")), "unknown", here(), None),
+            (Some((Kind::Project, &*project)), "spender", here(), Some(50)),
+            (Some((Kind::Project, &*project)), "unknown", here(), None),
+            (Some((Kind::Branch, &*branch)), "unknown", here(), None),
+            (Some((Kind::Project, "elsewhere")), "unknown", here(), Some(0)),
+            (Some((Kind::Project, "elsewhere")), "unknown", Some(folder.join("deep")), Some(0)),
+            (Some((Kind::Branch, "topic")), "unknown", here(), Some(0)),
+            (Some((Kind::Branch, "topic")), "unknown", None, None),
+            (Some((Kind::Tag, "urgent")), "unknown", here(), None),
+        ] {
+            assert_eq!(shown(only, session, at), expected, "{only:?} {session}");
+        }
     }
 
     #[test]
