@@ -53,7 +53,7 @@ fn not_inside(lineage: &Lineage, home: &Home) -> String {
 
 fn line(record: &SessionRecord, style: Style) -> String {
     let name = style.paint(&record.name, Colour::Heading);
-    let status = style.paint(record.status.as_str(), format::colour(record.status));
+    let status = style.paint(&format::status(record), format::colour(record.status, record.end_reason));
     let time = human::duration(Duration::from_millis(record.duration_ms));
     let (id, agent) = (clean(&record.session_id), clean(&record.agent));
     format!("{name}  {id}  {agent}  {status}  {time}")

@@ -9,6 +9,8 @@ use crate::output::wrap::wrap;
 use crate::output::{Colour, Style};
 use human::text::shorten;
 use wire::Activity;
+use wire::EndReason;
+use wire::LiveState;
 use wire::PicoDollars;
 use wire::Status;
 use wire::Timestamp;
@@ -17,9 +19,11 @@ use wire::{SessionRecord, UsageSummary};
 /// The least room for a name: `claude-2611160731.2`, which differs from others at its end, stays whole.
 pub(super) const NAME: usize = 19;
 
-pub(super) fn colour(status: Status) -> Colour {
+pub(super) fn colour(status: Status, reason: Option<EndReason>) -> Colour {
     match status {
         Status::Active => Colour::Good,
+        // Somebody wanted it so.
+        _ if reason == Some(EndReason::Stopped) => Colour::Plain,
         Status::Completed => Colour::Plain,
         Status::Failed => Colour::Bad,
         Status::Interrupted => Colour::Warning,
@@ -33,6 +37,18 @@ pub(super) fn colour_of_activity(activity: Activity) -> Colour {
         Activity::Working => Colour::Good,
         Activity::Idle => Colour::Note,
         Activity::Starting | Activity::Unknown => Colour::Faint,
+    }
+}
+
+/// What a session does, if that is known, else how it stands.
+pub(super) fn state_or_status(
+    state: Option<&LiveState>,
+    status: Status,
+    reason: Option<EndReason>,
+) -> (&'static str, Colour) {
+    match state.map(|state| state.is).filter(|is| *is != Activity::Unknown) {
+        Some(is) => (is.as_str(), colour_of_activity(is)),
+        None => (human::status::word(status, reason), colour(status, reason)),
     }
 }
 
@@ -122,15 +138,14 @@ pub(super) fn costs<'a>(
         .collect()
 }
 
-/// `completed (clear)`, `failed (exit code 1)`, `interrupted`.
+/// `cleared`, `failed (exit code 1)`, `stopped (signal 15)`, `interrupted`.
 pub(super) fn status(record: &SessionRecord) -> String {
-    let how = match (record.exit_code, record.signal, record.end_reason) {
-        (Some(code), _, _) if code != 0 => Some(format!("exit code {code}")),
-        (_, Some(signal), _) => Some(format!("signal {signal}")),
-        (_, _, Some(reason)) => Some(reason.to_string()),
-        _ => None,
-    };
-    how.map_or_else(|| record.status.to_string(), |how| format!("{} ({how})", record.status))
+    let word = human::status::word(record.status, record.end_reason);
+    match (record.exit_code, record.signal) {
+        (Some(code), _) if code != 0 => format!("{word} (exit code {code})"),
+        (_, Some(signal)) => format!("{word} (signal {signal})"),
+        _ => word.to_owned(),
+    }
 }
 
 /// Date and time to the second, in the user's own time.

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use jiff::tz::TimeZone;
 
 use super::budget;
-use super::format::{self, ShortIds, colour, costs};
+use super::format::{self, ShortIds, costs, state_or_status};
 use crate::cli::List;
 use crate::home::Home;
 use crate::launch::{Origin, settings};
@@ -17,9 +17,9 @@ use crate::report::list::{self, ListedRecord, Listing, SessionLine};
 use crate::report::open::open_existing;
 use crate::report::state::Asked;
 use crate::report::title;
-use crate::store::{Filter, ListedSession, Show};
+use crate::store::{Filter, Show};
 use system::clock::{Clock, SystemClock};
-use wire::{Activity, EndReason, Status, Timestamp};
+use wire::Timestamp;
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, zone) = (SystemClock.now(), system::zone::local());
@@ -148,7 +148,7 @@ fn nothing(args: &List) -> &'static str {
     }
 }
 
-/// Whether there is room for what more is known of sessions: branch, tags, model, how each ended. Without a terminal it is not
+/// Whether there is room for what more is known of sessions: branch, tags, model. Without a terminal it is not
 /// shown.
 fn is_wide(style: Style) -> bool {
     (100..usize::MAX).contains(&style.columns)
@@ -212,11 +212,10 @@ fn table(
         let row = &line.row;
         let status = match archived {
             None if row.archived => Cell::painted("archived", Colour::Faint),
-            _ => match line.state.as_ref().map(|state| state.is).filter(|is| *is != Activity::Unknown) {
-                Some(is) => Cell::painted(is.as_str(), format::colour_of_activity(is)),
-                None if wide => Cell::painted(ended(row), colour(row.status)),
-                None => Cell::painted(row.status.as_str(), colour(row.status)),
-            },
+            _ => {
+                let (word, colour) = state_or_status(line.state.as_ref(), row.status, row.end_reason);
+                Cell::painted(word, colour)
+            }
         };
         let mut cells: Vec<Cell<'_>> = vec![row.name.as_str().into()];
         cells.extend(titles.then(|| row.title.as_deref().unwrap_or("").into()));
@@ -246,17 +245,6 @@ fn table(
     table
 }
 
-/// The status, or how a session came to it.
-pub(super) fn ended(row: &ListedSession) -> &'static str {
-    match (row.status, row.end_reason) {
-        (Status::Completed, Some(EndReason::Clear)) => "cleared",
-        (Status::Completed, Some(EndReason::Switch)) => "switched",
-        (Status::Active, _) | (_, None) => row.status.as_str(),
-        (_, Some(EndReason::Stopped)) => "stopped",
-        (status, _) => status.as_str(),
-    }
-}
-
 /// The model used most, without the date of its version, and how many others there are.
 pub(super) fn model(models: &[String]) -> String {
     let Some(first) = models.first() else { return String::new() };
@@ -276,8 +264,9 @@ mod tests {
     use std::time::Duration;
 
     use crate::session::runaway::Runaway;
+    use crate::store::ListedSession;
     use crate::store::PicoDollars;
-    use wire::LiveState;
+    use wire::{Activity, EndReason, LiveState, Status};
 
     fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> SessionLine {
         SessionLine {
@@ -397,10 +386,12 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
             let first = text.lines().next().unwrap().split_whitespace().collect::<Vec<_>>().join(" ");
             assert_eq!(first, headings, "{columns}:\n{text}");
             assert!(text.contains("Fix the login of"), "{columns}:\n{text}");
-            assert_eq!(text.contains("  cleared  "), columns >= 100, "{columns}:\n{text}");
+            assert!(text.contains("  cleared  "), "{columns}:\n{text}");
         }
         assert!(of(&titled(), 200).contains("  claude-opus-4-5 +1  "));
-        assert!(!of(&titled(), usize::MAX).contains("TITLE"), "scripts ask for JSON");
+        let piped = of(&titled(), usize::MAX);
+        assert!(!piped.contains("TITLE"), "scripts ask for JSON");
+        assert!(piped.contains("  cleared  "), "the same word as on a terminal:\n{piped}");
     }
 
     #[test]

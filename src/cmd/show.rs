@@ -76,8 +76,10 @@ impl Sheets<'_> {
     fn draw(&self, style: Style, zone: &TimeZone) -> String {
         let record = &self.0.record;
         let status = format::status(record);
-        let mut text =
-            style.heading(&[(&record.name, Colour::Heading), (&status, format::colour(record.status))]);
+        let mut text = style.heading(&[
+            (&record.name, Colour::Heading),
+            (&status, format::colour(record.status, record.end_reason)),
+        ]);
         text += &self.identity(zone).render(style);
         text.push('\n');
         if metered(record) {
@@ -313,7 +315,7 @@ mod tests {
         assert_eq!(
             Sheets(&details()).draw(Style { colour: false, columns: 100 }, &TimeZone::UTC),
             "\
-fix-auth  completed (clear)
+fix-auth  cleared
   session       01a1e2f3-0000-4000-8000-000000000001
   agent         claude 2.1.197
   started       2026-11-16 09:05:00

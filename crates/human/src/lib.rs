@@ -11,6 +11,7 @@ use wire::{PicoDollars, Timestamp};
 pub mod length;
 pub mod shell;
 pub mod since;
+pub mod status;
 pub mod text;
 
 /// `0.4s`, `42s`, `3m 05s`, `2h 07m`, `3d 04h`.

@@ -7,8 +7,7 @@ use std::path::{Path, PathBuf};
 use ratatui_core::text::{Line, Span};
 
 use crate::cli::{Archive, Rename};
-use crate::cmd::format::{colour, colour_of_activity, costs};
-use crate::cmd::list::ended;
+use crate::cmd::format::{costs, state_or_status};
 use crate::cmd::view::Drawing;
 use crate::cmd::{Failure, USAGE, labels};
 use crate::fullscreen::choose::{Choice, Choices, Chooser, KeyResult, choose};
@@ -27,7 +26,7 @@ use crate::store::{Filter, Store};
 use human::text::shorten;
 use system::clock::{Clock, SystemClock};
 use unicode_width::UnicodeWidthStr;
-use wire::{Activity, Status, Timestamp};
+use wire::{Status, Timestamp};
 
 /// What was chosen: a session, by its id.
 pub(super) enum Picked {
@@ -115,11 +114,7 @@ impl<'a> SessionList<'a> {
     }
 
     fn state(line: &SessionLine) -> (&'static str, Colour) {
-        match line.state.as_ref().map(|state| state.is).filter(|is| *is != Activity::Unknown) {
-            Some(is) => (is.as_str(), colour_of_activity(is)),
-            None if line.row.status == Status::Active => ("running", Colour::Good),
-            None => (ended(&line.row), colour(line.row.status)),
-        }
+        state_or_status(line.state.as_ref(), line.row.status, line.row.end_reason)
     }
 
     /// The end of its conversation.

@@ -18,7 +18,7 @@ use crate::output::table::padded;
 use crate::report::statusline::Amount;
 use crate::report::top::{TopDetails, TopSession};
 use human::text::shorten;
-use wire::{Activity, Timestamp};
+use wire::{Activity, Status, Timestamp};
 
 /// With fewer rows nothing more is shown of the chosen session.
 const ROWS_WITH_DETAILS: u16 = 14;
@@ -205,7 +205,7 @@ fn details_from(area: Rect, rows: u16) -> Option<u16> {
 fn header(board: &Board, shown: &Shown<'_>, width: usize) -> Line<'static> {
     let waiting = board.sessions.iter().filter(|session| waits(session)).count();
     let away = board.sessions.iter().filter(|session| session.line.runaway.is_some()).count();
-    let mut parts = vec![(format!("{} running", board.sessions.len()), Colour::Plain)];
+    let mut parts = vec![(format!("{} active", board.sessions.len()), Colour::Plain)];
     if waiting > 0 {
         parts.push((format!("{waiting} waiting for you"), Colour::Warning));
     }
@@ -323,7 +323,7 @@ fn state(session: &TopSession, titled: bool) -> (String, Colour) {
     }
     match session.line.state.as_ref().map(|state| state.is).filter(|is| *is != Activity::Unknown) {
         Some(is) => (is.as_str().to_owned(), colour_of_activity(is)),
-        None => ("running".to_owned(), Colour::Faint),
+        None => (Status::Active.as_str().to_owned(), Colour::Faint),
     }
 }
 
@@ -519,8 +519,8 @@ mod tests {
         let mut board = board();
         board.sessions[1].line.runaway = Some(Runaway::Failing { tool: "Bash".into(), times: 6 });
         let lines = drawn(&mut board, &details(), 100, 24);
-        let right = "4 running · 1 waiting for you · 1 runaway · $3.00 today";
-        assert_eq!(lines[0], format!(" codemie top{}{right}", " ".repeat(32)));
+        let right = "4 active · 1 waiting for you · 1 runaway · $3.00 today";
+        assert_eq!(lines[0], format!(" codemie top{}{right}", " ".repeat(33)));
         let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(
             lines[2..7].iter().map(words).collect::<Vec<_>>(),
@@ -529,7 +529,7 @@ mod tests {
                 "▸ asks needs-input 3m About asks claude $0.4123 12.3k 84.2k",
                 "works working 2m runaway: Bash ×6 About works claude $0.4123 12.3k 84.2k",
                 "idle idle 1m About idle claude $0.4123 12.3k 84.2k",
-                "program running 59m About program claude $0.4123 12.3k 84.2k",
+                "program active 59m About program claude $0.4123 12.3k 84.2k",
             ]
         );
         let ends: Vec<_> = lines[2..7].iter().map(|line| line.chars().count()).collect();
@@ -555,7 +555,7 @@ mod tests {
         let lines = drawn(&mut board, &details(), 30, 9);
         assert_eq!(
             lines[3..7],
-            ["▸ asks     needs-input", "  works    runaway", "  idle     idle", "  program  running"]
+            ["▸ asks     needs-input", "  works    runaway", "  idle     idle", "  program  active"]
                 .map(str::to_owned)
         );
         board.selected = 3;

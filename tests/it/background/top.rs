@@ -13,11 +13,11 @@ fn a_background_session_is_attached_to_and_stopped_from_top() {
         .env("PATH", "/usr/bin:/bin")
         .size(24, 100)
         .spawn();
-    terminal.wait_text("1 running");
+    terminal.wait_text("1 active");
     terminal.wait_text("in the background; Enter attaches this terminal");
     // One that starts meanwhile is shown at once.
     scene.start("other", "sleep 600");
-    terminal.wait_text("2 running");
+    terminal.wait_text("2 active");
     terminal.send("\r");
     terminal.wait_text("ready");
     terminal.send("hello\r");
@@ -25,14 +25,14 @@ fn a_background_session_is_attached_to_and_stopped_from_top() {
     terminal.send("\x1cd");
     terminal.wait_for("the view again", |view| {
         let text = view.text();
-        text.contains("2 running") && text.contains("detached from talk")
+        text.contains("2 active") && text.contains("detached from talk")
     });
     terminal.send("s");
     terminal.wait_text("Stop talk, with everything it started? y/n");
     terminal.send("y");
     terminal.wait_for("its end", |view| {
         let text = view.text();
-        text.contains("talk has been stopped.") && text.contains("1 running")
+        text.contains("talk has been stopped.") && text.contains("1 active")
     });
     terminal.send("q");
     assert_eq!(terminal.wait_exit().shell_code(), 0);

@@ -214,7 +214,7 @@ fn show_tells_the_whole_story_to_a_person() {
     let third = world.clear(second, "7a276c6b-three");
     let text = world.out(&["show", "fix-auth.2"]);
     for word in [
-        "fix-auth.2  completed (clear)",
+        "fix-auth.2  cleared",
         &second.session.to_string(),
         "claude 2.1.197",
         "/home/dev/widgets",

@@ -79,9 +79,9 @@ fn top_shows_every_running_session_at_every_width() {
     let watching = Watching::new();
     for (columns, shown) in [
         (40, &["fix-auth", "docs", "runaway", "q leave"][..]),
-        (80, &["fix-auth", "TITLE", "COST", "runaway: Bash ×6", "q leave", "2 running · 1 runaway"]),
+        (80, &["fix-auth", "TITLE", "COST", "runaway: Bash ×6", "q leave", "2 active · 1 runaway"]),
         (100, &["fix-auth", "AGENT", "claude", "TOK/MIN", "runaway: Bash ×6", "tools", "failed"]),
-        (140, &["fix-auth", "PROJECT", "widgets", "does the login flicker?", "CONTEXT", "2 running"]),
+        (140, &["fix-auth", "PROJECT", "widgets", "does the login flicker?", "CONTEXT", "2 active"]),
     ] {
         let terminal = watching.terminal(24, columns, &[("NO_COLOR", "1")]);
         terminal.wait_for(&format!("{shown:?} at {columns}"), |view| {
@@ -105,7 +105,7 @@ fn top_shows_every_running_session_at_every_width() {
 fn top_follows_the_store_and_says_where_a_session_runs() {
     let mut watching = Watching::new();
     let terminal = watching.terminal(24, 100, &[]);
-    terminal.wait_text("2 running");
+    terminal.wait_text("2 active");
     terminal.send("\r");
     terminal.wait_for("where it runs", |view| {
         view.text()
@@ -115,14 +115,14 @@ fn top_follows_the_store_and_says_where_a_session_runs() {
     });
     // Whatever is stored is shown without a key.
     let run = watching.world.start("another");
-    terminal.wait_text("3 running");
+    terminal.wait_text("3 active");
     terminal.send("jj");
     terminal.wait_text("▸ another");
     let cleared = watching.world.clear(run, "two");
     terminal.wait_text("▸ another.2");
     terminal.wait_text("another → [another.2]");
     watching.world.end(cleared, 0);
-    terminal.wait_text("2 running");
+    terminal.wait_text("2 active");
     terminal.send("s");
     terminal.wait_text("y/n");
     terminal.send("n");

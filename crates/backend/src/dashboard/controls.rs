@@ -8,7 +8,6 @@ use super::frame::{Deployment, Frame, HistoryView, empty};
 use super::local_facts::HistoryState;
 use super::sort::Sort;
 use crate::model::{Facets, Session};
-use wire::{EndReason, Status};
 
 pub fn agent(agents: KnownAgents, name: &str) -> Markup {
     let title = Some(name).filter(|name| name.len() > 20);
@@ -16,14 +15,9 @@ pub fn agent(agents: KnownAgents, name: &str) -> Markup {
 }
 
 pub fn status(session: &Session) -> Markup {
-    let status = session.status();
-    let text = match (status, session.ending().and_then(|end| end.value.end_reason)) {
-        (Status::Completed, Some(EndReason::Clear)) => "cleared",
-        (Status::Completed, Some(EndReason::Switch)) => "switched",
-        (Status::Active, _) => "running",
-        (status, _) => status.as_str(),
-    };
-    html! { span class={ "pill " (status.as_str()) } { (text) } }
+    let reason = session.ending().and_then(|end| end.value.end_reason);
+    let word = human::status::word(session.status(), reason);
+    html! { span class={ "pill " (word) } { (word) } }
 }
 
 /// Beside a heading over days: in whose time they begin.

@@ -14,7 +14,7 @@ use super::text::count;
 use crate::model::Session;
 use wire::Timestamp;
 
-use wire::{EndReason, EventType, StartReason, Status};
+use wire::{EventType, StartReason, Status};
 
 pub fn page(frame: &Frame, running: &[Session], recent: &[Session]) -> Markup {
     let content = html! {
@@ -96,7 +96,7 @@ fn in_order(recent: &[Session]) -> Vec<&Session> {
 /// A START or END in the feed.
 pub fn event_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
     let (verb, class) = match what {
-        EventType::End => (end_verb(session), session.status().as_str()),
+        EventType::End => (end_verb(session), end_verb(session)),
         _ => (start_verb(session), Status::Active.as_str()),
     };
     html! {
@@ -114,14 +114,9 @@ pub fn event_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
     }
 }
 
+/// By then it may run again.
 fn end_verb(session: &Session) -> &'static str {
-    match session.ending().map(|end| (end.value.status, end.value.end_reason)) {
-        Some((_, Some(EndReason::Clear))) => "cleared",
-        Some((_, Some(EndReason::Switch))) => "switched",
-        Some((Status::Failed, _)) => "failed",
-        Some((Status::Interrupted, _)) => "interrupted",
-        _ => "ended",
-    }
+    session.ending().map_or("ended", |end| human::status::word(end.value.status, end.value.end_reason))
 }
 
 fn start_verb(session: &Session) -> &'static str {

@@ -10,7 +10,7 @@ use super::text::{duration, grouped};
 use super::turns::{self, TimelineStep, Turn};
 use crate::model::Session;
 use wire::event::{End, Start};
-use wire::{EndReason, EvidenceKind, StartReason, Status, Timestamp};
+use wire::{EvidenceKind, StartReason, Status, Timestamp};
 
 /// Steps shown at first; the others are one click away.
 const STEPS: usize = 60;
@@ -79,12 +79,13 @@ fn bound_item(time: &Markup, evidence: Option<EvidenceKind>) -> Markup {
 }
 
 fn end_item(time: &Markup, end: &End) -> Markup {
+    let word = human::status::word(end.status, end.end_reason);
     html! {
-        li.life.failed[end.status == Status::Failed] {
+        li.life.failed[word == Status::Failed.as_str()] {
             div.turn {
                 b { "Ended" } (time)
                 span.muted.small {
-                    (end.end_reason.map_or(end.status.as_str(), EndReason::as_str))
+                    (word)
                     @if let Some(code) = end.exit_code { ", exit code " (code) }
                 }
             }
