@@ -12,7 +12,7 @@ use crate::agent::Agent;
 use crate::agent::live::{Published, ScreenReading, TurnKind};
 use crate::launch::Origin;
 use crate::live::events::EventLog;
-use crate::live::{Sources, TurnFeed, decide};
+use crate::live::{Sources, TurnFeed, decide, is_blank};
 use crate::remote::protocol::{FromHost, Refused, SendRequest, WaitRequest};
 use crate::track::RunNews;
 use crate::track::notify::{Notice, Notifier};
@@ -281,7 +281,7 @@ impl LiveSession {
         let sources = Sources {
             published: self.published.as_ref(),
             screen: self.subject.agent.is_some().then_some(&self.reading),
-            blank: self.last_output.is_none(),
+            blank: is_blank(self.subject.agent.is_some(), self.pid.is_some(), self.last_output.is_some()),
             turn: self.turns.as_ref().and_then(TurnFeed::last),
             started: Some(self.begun.1),
             before: Some(&self.state),

@@ -22,7 +22,7 @@ pub struct Sources<'a> {
     pub published: Option<&'a Published>,
     /// `None` for a session whose screen nobody keeps: one in another terminal.
     pub screen: Option<&'a ScreenReading>,
-    /// The screen is kept, and nothing has been written to it yet.
+    /// It is an agent that has written nothing to its screen yet, or another program that is not there yet ([`is_blank`]).
     pub blank: bool,
     /// The last mark in the conversation's file.
     pub turn: Option<&'a TurnMark>,
@@ -30,6 +30,12 @@ pub struct Sources<'a> {
     pub started: Option<Timestamp>,
     /// What was decided last time, so that a state without a time of its own keeps the time when it was first seen.
     pub before: Option<&'a LiveState>,
+}
+
+/// Whether nothing has come of a start yet. An agent draws its screen first. A program that is no agent may be silent for as
+/// long as it lives, so it has come when its process has.
+pub fn is_blank(is_agent: bool, has_process: bool, has_written: bool) -> bool {
+    !has_written && (is_agent || !has_process)
 }
 
 pub fn decide(sources: &Sources<'_>, now: Timestamp) -> LiveState {
@@ -156,7 +162,7 @@ fn neither(sources: &Sources<'_>) -> Finding {
     let goes_on = sources.turn.is_some_and(|turn| turn.kind != TurnKind::Ended);
     let shown = sources.screen.and_then(|screen| screen.shown.as_ref());
     Finding::unknown(match (sources.screen, shown) {
-        (None, _) => "nothing is known of it yet",
+        (None, _) => "nothing shows what it does",
         (Some(_), Some(_)) if goes_on => "its last turn has no end, and the screen shows no work",
         (Some(_), Some(_)) => "nothing shows that its last turn is over",
         (Some(_), None) => "the screen shows nothing that is known here",

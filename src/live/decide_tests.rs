@@ -210,3 +210,17 @@ fn the_reason_of_a_question_is_the_screens_own() {
     let sources = Sources { published: Some(&waiting), screen: Some(&reading), ..Sources::default() };
     assert_eq!(decide(&sources, NOW).why, "permission to run a command");
 }
+
+#[test]
+fn a_silent_program_that_is_no_agent_starts_only_until_its_process_is_there() {
+    for (is_agent, has_process, has_written, blank) in [
+        (true, false, false, true),
+        (true, true, false, true),
+        (true, true, true, false),
+        (false, false, false, true),
+        (false, true, false, false),
+        (false, true, true, false),
+    ] {
+        assert_eq!(is_blank(is_agent, has_process, has_written), blank, "{is_agent} {has_process}");
+    }
+}

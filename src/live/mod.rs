@@ -13,7 +13,7 @@ mod files;
 mod turns;
 mod unhosted;
 
-pub use decide::{Sources, decide};
+pub use decide::{Sources, decide, is_blank};
 pub use feed::TurnFeed;
 pub use files::{UnhostedSession, state_from_files};
 pub use turns::Turns;

@@ -27,6 +27,19 @@ fn session_is_known_by_the_id_that_was_printed_from_the_first_moment() {
 }
 
 #[test]
+fn silent_program_that_is_no_agent_is_in_no_known_state() {
+    let scene = Scene::new();
+    let id = scene.start("silent", "exec sleep 1000");
+    let state = await_some("its state after the start", || {
+        let state = scene.record(&id)["state"].clone();
+        (state["is"] != "starting").then_some(state)
+    });
+    assert_eq!(state["is"], "unknown", "{state}");
+    let (_, listed, _) = scene.codemie(&["list"]);
+    assert!(listed.contains(" active "), "{listed}");
+}
+
+#[test]
 fn program_that_cannot_be_started_is_no_session() {
     let scene = Scene::new();
     let (code, out, err) = scene.codemie(&["run", "--detach", "--", "no-such-program"]);
