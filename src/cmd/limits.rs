@@ -56,18 +56,38 @@ fn draw(limits: &[Limit], now: Timestamp, zone: &TimeZone, style: Style) -> Stri
     if limits.is_empty() {
         return style.fold("No call in the last five hours, and none this week. `codemie limits --all` shows earlier windows.");
     }
+    let all: Vec<&Limit> = limits.iter().collect();
+    let mut drawn = table(&all, now, zone);
+    if !drawn.shows(MODEL, style) {
+        // Without their names the rows of models would look like further windows.
+        let whole: Vec<&Limit> = limits.iter().filter(|limit| limit.model.is_none()).collect();
+        drawn = table(&whole, now, zone);
+    }
+    let mut text = drawn.render(style);
+    if limits.iter().any(|limit| limit.source == COMPUTED) {
+        let note = "Computed from all calls that this machine knows, wrapped or not; what other machines used is not in it.";
+        for line in style.fold(note).lines() {
+            text += &(style.paint(line, Colour::Note) + "\n");
+        }
+    }
+    text
+}
+
+const MODEL: &str = "MODEL";
+
+fn table(limits: &[&Limit], now: Timestamp, zone: &TimeZone) -> Table {
+    let models = limits.iter().any(|limit| limit.model.is_some());
     let quotas = limits.iter().any(|limit| limit.utilization.is_some());
-    let mut columns = vec![
-        Column::text("AGENT", 6),
-        Column::text("WINDOW", usize::MAX),
-        Column::text("MODEL", 12).dispensable(2),
+    let mut columns = vec![Column::text("AGENT", 6), Column::text("WINDOW", usize::MAX)];
+    columns.extend(models.then(|| Column::text(MODEL, 12).dispensable(2)));
+    columns.extend([
         Column::text("BEGAN", usize::MAX).dispensable(4),
         Column::text("ENDS", usize::MAX),
         Column::number("TOKENS").dispensable(5),
         Column::number("COST"),
         Column::number("PER HOUR").dispensable(3),
         Column::number("AT ITS END").dispensable(1),
-    ];
+    ]);
     columns.extend(quotas.then(|| Column::number("USED")));
     columns.push(Column::text("SOURCE", 8).dispensable(6));
     let mut table = Table::new(columns);
@@ -87,20 +107,20 @@ fn draw(limits: &[Limit], now: Timestamp, zone: &TimeZone, style: Style) -> Stri
             LimitWindow::FiveHours => "5 hours",
             LimitWindow::Week => "week",
         };
-        let mut cells: Vec<Cell<'_>> = vec![
-            only(clean(&limit.agent).into_owned()).into(),
-            only(window.to_owned()).into(),
-            Cell::painted(
-                limit.model.as_deref().map_or("all".to_owned(), |model| clean(model).into_owned()),
-                colour,
-            ),
+        let mut cells: Vec<Cell<'_>> =
+            vec![only(clean(&limit.agent).into_owned()).into(), only(window.to_owned()).into()];
+        if models {
+            let model = limit.model.as_deref().map_or("all".into(), clean);
+            cells.push(Cell::painted(model.into_owned(), colour));
+        }
+        cells.extend([
             only(human::moment(limit.begin, now, zone)).into(),
             only(human::moment(limit.end, now, zone)).into(),
             human::count(number(limit.tokens)).into(),
             cost.into(),
             pace.into(),
             end.into(),
-        ];
+        ]);
         if quotas {
             cells.push(
                 limit.utilization.map_or(String::new(), |used| format!("{:.0} %", used * 100.0)).into(),
@@ -109,14 +129,7 @@ fn draw(limits: &[Limit], now: Timestamp, zone: &TimeZone, style: Style) -> Stri
         cells.push(Cell::painted(only(clean(&limit.source).into_owned()), Colour::Faint));
         table.row(cells);
     }
-    let mut text = table.render(style);
-    if limits.iter().any(|limit| limit.source == COMPUTED) {
-        let note = "Computed from all calls that this machine knows, wrapped or not; what other machines used is not in it.";
-        for line in style.fold(note).lines() {
-            text += &(style.paint(line, Colour::Note) + "\n");
-        }
-    }
-    text
+    table
 }
 
 #[cfg(test)]
@@ -165,6 +178,23 @@ Computed from all calls that this machine knows, wrapped or not; what other mach
 "
         );
         assert!(drawn(&[], 80).contains("limits --all"));
+    }
+
+    #[test]
+    fn where_models_have_no_column_they_have_no_rows() {
+        let limits = [
+            limit(None, LimitWindow::FiveHours, None),
+            limit(Some("claude-opus-4-8"), LimitWindow::FiveHours, None),
+            limit(Some("claude-haiku-4-5"), LimitWindow::FiveHours, None),
+            limit(None, LimitWindow::Week, None),
+        ];
+        for columns in [40, 48, 56, 64, 80, 120] {
+            let text = drawn(&limits, columns);
+            let named = text.contains("MODEL");
+            assert_eq!(named, columns >= 56, "{columns}:\n{text}");
+            let rows = text.lines().filter(|line| line.contains("$12.00")).count();
+            assert_eq!(rows, if named { 4 } else { 2 }, "{columns}:\n{text}");
+        }
     }
 
     #[test]
