@@ -182,6 +182,7 @@ pub(super) fn paint(buffer: &mut Buffer, board: &mut Board, shown: &Shown<'_>) {
         if let Some((details, from)) = shown.details.zip(details_from(buffer.area, rows)) {
             paint_details(buffer, board, details, shown, from);
         }
+        paint_hidden(buffer, board, rows);
     }
     put(buffer, buffer.area.height.saturating_sub(1), &footer(board, width.saturating_sub(1)), 1);
 }
@@ -190,11 +191,30 @@ pub(super) fn paint(buffer: &mut Buffer, board: &mut Board, shown: &Shown<'_>) {
 pub(super) fn rows(area: Rect, sessions: usize) -> u16 {
     // Header, headings and footer.
     let free = area.height.saturating_sub(4);
-    if area.height < ROWS_WITH_DETAILS {
-        return free.max(1);
-    }
     let sessions = u16::try_from(sessions).unwrap_or(u16::MAX);
+    if area.height < ROWS_WITH_DETAILS {
+        // One less where it is said how many are not seen.
+        return free.saturating_sub(u16::from(sessions > free)).max(1);
+    }
     sessions.clamp(1, free.saturating_sub(LEAST_DETAILS + 1).max(1))
+}
+
+/// Below the sessions, on the rule above the details if there is one: how many are not seen.
+fn paint_hidden(buffer: &mut Buffer, board: &Board, rows: u16) {
+    let below = board.sessions.len().saturating_sub(board.first + usize::from(rows));
+    let y = 3 + rows;
+    if let Some(text) = hidden(board.first, below).filter(|_| y + 1 < buffer.area.height) {
+        put(buffer, y, &Line::styled(format!(" {text} "), style(Colour::Faint)), 1);
+    }
+}
+
+fn hidden(above: usize, below: usize) -> Option<String> {
+    match (above, below) {
+        (0, 0) => None,
+        (0, below) => Some(format!("… {below} more below")),
+        (above, 0) => Some(format!("… {above} more above")),
+        (above, below) => Some(format!("… {above} more above, {below} below")),
+    }
 }
 
 /// The row of the rule above the details.
@@ -560,9 +580,31 @@ mod tests {
         );
         board.selected = 3;
         let lines = drawn(&mut board, &details(), 30, 6);
-        assert!(lines[4].starts_with("▸ program"), "{lines:?}");
+        assert!(lines[3].starts_with("▸ program"), "{lines:?}");
         for (width, height) in [(1, 1), (2, 3), (8, 2), (500, 5), (20, 100)] {
             drawn(&mut board, &details(), width, height);
+        }
+    }
+
+    #[test]
+    fn sessions_that_are_not_seen_are_counted() {
+        let mut board = Board::default();
+        board.show((1..=20).map(|n| session(n, &format!("s{n}"), Activity::Idle)).collect());
+        for (height, selected, seen, line) in [
+            (9, 0, 4, "… 16 more below"),
+            (9, 10, 4, "… 7 more above, 9 below"),
+            (9, 19, 4, "… 16 more above"),
+            (14, 0, 1, "… 19 more below"),
+            (20, 0, 7, "… 13 more below"),
+            (33, 0, 20, ""),
+            (5, 0, 1, ""), // no room to say it
+        ] {
+            board.selected = selected;
+            let lines = drawn(&mut board, &details(), 80, height);
+            let listed = lines.iter().skip(3).filter(|line| line.contains("  idle  ")).count();
+            let said = lines.iter().find(|line| line.contains(" more ")).cloned().unwrap_or_default();
+            let said = said.trim_matches([' ', '─']);
+            assert_eq!((listed, said), (seen, line), "{height} {selected}:\n{}", lines.join("\n"));
         }
     }
 
