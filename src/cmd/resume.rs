@@ -61,7 +61,8 @@ fn last_used(home: &Home) -> anyhow::Result<String> {
     let mut store = open(home)?;
     let rows = store.read(|view| view.listed(&Filter::default(), usize::MAX))?;
     let last = rows.into_iter().find(|row| {
-        row.bound && row.cwd.as_deref().is_some_and(|folder| Path::new(folder).starts_with(&here))
+        picker::is_resumable(row)
+            && row.cwd.as_deref().is_some_and(|folder| Path::new(folder).starts_with(&here))
     });
     last.map(|row| row.id).ok_or_else(|| {
         let folder = here.display();

@@ -17,12 +17,13 @@ use crate::launch::Origin;
 use crate::output::table::padded;
 use crate::output::{Colour, Style};
 use crate::project;
+use crate::registry;
 use crate::report::conversation::{PageStart, ReadableConversation};
 use crate::report::list::{self, SessionLine};
 use crate::report::open::open;
 use crate::report::state::Asked;
 use crate::report::title;
-use crate::store::{Filter, Store};
+use crate::store::{Filter, ListedSession, Store};
 use human::text::shorten;
 use system::clock::{Clock, SystemClock};
 use unicode_width::UnicodeWidthStr;
@@ -83,6 +84,11 @@ pub(super) fn of_folder_first<T>(lines: Vec<T>, here: &Path, folder: impl Fn(&T)
     here.into_iter().chain(elsewhere).collect()
 }
 
+/// Whether there is something to continue: a conversation, of an agent that people can start. The demonstration's are over.
+pub(super) fn is_resumable(row: &ListedSession) -> bool {
+    row.bound && registry::called(&row.agent).is_some()
+}
+
 /// The project that this process is in.
 pub(super) fn here() -> PathBuf {
     let folder = Origin::of_this_process().folder();
@@ -104,8 +110,7 @@ impl<'a> SessionList<'a> {
         let mut store = open(home)?;
         let fitting = |count: usize| count.min(MOST);
         let mut lines = list::summarised(Some(&mut store), &Filter::default(), fitting, now, false)?.sessions;
-        // What has no conversation cannot be continued.
-        lines.retain(|line| line.row.bound);
+        lines.retain(|line| is_resumable(&line.row));
         let mut lines = of_folder_first(lines, &here(), |line| line.row.cwd.as_deref().map(Path::new));
         list::add_states(&mut store, &mut lines, &Asked { home, origin: &origin, now })?;
         title::add_missing(&mut store, lines.iter_mut().take(TITLED), &origin)?;
@@ -307,6 +312,28 @@ mod tests {
         let lines = ["/b/x", "/a/x", "/ab", "/a", "/b"].map(PathBuf::from).to_vec();
         let ordered = of_folder_first(lines, Path::new("/a"), |line| Some(line.as_path()));
         assert_eq!(ordered, ["/a/x", "/a", "/b/x", "/ab", "/b"].map(PathBuf::from));
+    }
+
+    #[test]
+    fn only_conversations_of_agents_that_people_start_are_offered() {
+        use crate::session::lifecycle::{ConversationStart, RunStart};
+        use crate::session::tests::World;
+        let mut world = World::new();
+        for (agent, conversation, offered) in [
+            ("claude", Some("a"), true),
+            ("claude", None, false),
+            (wire::DEMO, Some("b"), false),
+            ("an-agent-of-another-codemie", Some("c"), false),
+        ] {
+            let begin = RunStart { agent: agent.into(), ..world.begin(ConversationStart::Fresh) };
+            let (_, started) = world.start_as(&begin);
+            if let Some(conversation) = conversation {
+                world.bind(started.session, conversation).unwrap();
+            }
+            let rows = world.store.read(|view| view.listed(&Filter::default(), usize::MAX)).unwrap();
+            let row = rows.iter().find(|row| row.id == started.session.to_string()).unwrap();
+            assert_eq!(is_resumable(row), offered, "{agent} {conversation:?}");
+        }
     }
 
     #[test]
