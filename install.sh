@@ -453,8 +453,8 @@ finish() {
     else
         say "To use it, run: . $(quote "$home/env")"
     fi
-    say "Tab completes commands and sessions in bash, zsh and fish. Where start-up files are not to be changed,"
-    say "\`codemie init SHELL\` prints what to evaluate in yours."
+    say "Tab completes commands and sessions in bash, fish, and in zsh where .zshrc runs compinit. Where it does not, or where"
+    say "start-up files are not to be changed, \`codemie init SHELL\` prints what to evaluate in yours."
 }
 
 # ---------------------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ const ENV_FISH: &str = include_str!("../../shims/env.fish");
 const INIT_BASH: &str = include_str!("../../shims/init.bash");
 const INIT_ZSH: &str = include_str!("../../shims/init.zsh");
 const INIT_FISH: &str = include_str!("../../shims/init.fish");
+const COMPLETE_ZSH: &str = include_str!("../../shims/complete.zsh");
 const SHIM_SH: &str = include_str!("../../shims/shim.sh");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,10 +51,10 @@ pub fn init(shell: Shell, places: Places<'_>, completions: &[u8]) -> Vec<u8> {
     script.extend(fill(aliases, shell, places));
     script.push(b'\n');
     if shell == Shell::Zsh {
-        // compdef exists only after compinit, which not every .zshrc runs, or runs first.
-        script.extend(b"if (( ${+functions[compdef]} )); then\n");
+        script.extend(b"_codemie_complete() {\n");
         script.extend(completions);
-        script.extend(b"\nfi\n");
+        script.extend(b"\n}\n");
+        script.extend(COMPLETE_ZSH.as_bytes());
     } else {
         script.extend(completions);
     }

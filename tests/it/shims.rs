@@ -231,6 +231,29 @@ fn init_puts_the_shims_first_and_falls_back_to_aliases() {
     }
 }
 
+/// As in a new shell: compinit runs never, or only after the line that evaluates this.
+#[test]
+fn init_of_zsh_completes_without_compinit_and_before_it() {
+    let at_the_prompt =
+        "for hook in $precmd_functions; do $hook; done; echo $_comps[codemie] $#precmd_functions";
+    for shell in present(&[&["zsh"]]) {
+        for own in ["", "autoload -Uz compinit; compinit -u -D;"] {
+            let sandbox = with_agent();
+            let script = format!("eval \"$(codemie init zsh)\"; {own} {at_the_prompt}");
+            let path = format!("{}:{TOOLS}", Path::new(CODEMIE).parent().unwrap().display());
+            let mut command = sandbox.command(shell[0]);
+            let output = output_of(command.args(["-f", "-i", "-c", &script]).env("PATH", path));
+            assert_eq!((output.out.as_str(), output.err.as_str()), ("_codemie 0\n", ""), "{own}");
+        }
+        let sandbox = with_agent();
+        let script =
+            "eval \"$(codemie init zsh)\"; echo ${+functions[compdef]} ${+functions[_codemie_complete]}";
+        let path = format!("{}:{TOOLS}", Path::new(CODEMIE).parent().unwrap().display());
+        let output = output_of(sandbox.command(shell[0]).args(["-f", "-c", script]).env("PATH", path));
+        assert_eq!((output.out.as_str(), output.err.as_str()), ("0 0\n", ""), "a script has no use for them");
+    }
+}
+
 #[test]
 fn init_brings_completions() {
     for shell in present(&[&["bash"], &["zsh"], &["fish"]]) {
