@@ -238,15 +238,15 @@ fn titles_are_shown_and_found_on_this_machine_and_never_sent() {
     world.bind(run, "a", None);
     let second = world.clear(run, "b");
     let other = world.start("other-work");
-    let title = Title::given(TitleSource::Agent, "Fix <b>the</b> Ölogin").unwrap();
+    let title = Title::given(TitleSource::Agent, "Fix <b>the</b> Ölogin\u{202e}").unwrap();
     world.store.write(|tx| tx.set_title(second.session, &title)).unwrap();
     let running = dashboard(&world.sandbox);
     let cookie = running.enter();
-    let escaped = "Fix &lt;b&gt;the&lt;/b&gt; Ölogin";
+    let escaped = "Fix &lt;b&gt;the&lt;/b&gt; Ölogin\u{fffd}";
     let (first, of_second) = (format!("/sessions/{}", run.session), format!("/sessions/{}", second.session));
     for page in ["/sessions", &*first, &*of_second, "/live"] {
         let page = running.page_with(&cookie, page, escaped);
-        assert!(!page.body.contains("<b>the</b>"), "{page:?}");
+        assert!(!page.body.contains("<b>the</b>") && !page.body.contains('\u{202e}'), "{page:?}");
     }
     let found = running.page(&cookie, "/sessions?q=the%3C%2Fb%3E%20%C3%B6LOGIN").body;
     assert!(found.contains(&*of_second) && !found.contains(&other.session.to_string()), "{found}");

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! routes, stream        addresses: ask the read model, make the page
+//! harmless              the page's last step: texts that cannot steer a browser
 //! gate, login           who may see it: a token once, then a cookie
 //! local_facts           facts that only a user's own machine has, handed in
 //! filter, sort, model   the parameters of a page, and the answers it shows
@@ -28,6 +29,7 @@ mod csv;
 mod filter;
 mod frame;
 mod gate;
+mod harmless;
 mod health;
 mod heat_map;
 mod live;

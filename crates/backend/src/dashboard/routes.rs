@@ -15,6 +15,7 @@ use serde::Deserialize;
 use super::filter::{Filter, FilterParameters, Range, Stack, encoded};
 use super::frame::{Deployment, Frame, HistoryView, empty};
 use super::gate::{Gate, cookies};
+use super::harmless::harmless;
 use super::local_facts::{Conversation, History, Outbox, Titles};
 use super::login::{self, GOOD_FOR_MS, safe_target};
 use super::model::{Listing, Overview, SessionView};
@@ -450,7 +451,7 @@ async fn aside<T: Send + 'static>(ask: impl FnOnce() -> T + Send + 'static) -> R
 }
 
 fn page(markup: &Markup) -> Html<String> {
-    Html(markup.0.clone())
+    Html(harmless(markup))
 }
 
 /// Why there is no page.

@@ -28,6 +28,7 @@ use tokio::sync::mpsc;
 use super::Dashboard;
 use super::frame::Frame;
 use super::gate::cookies;
+use super::harmless::harmless;
 use super::live::{event_row, running_row};
 use crate::limits;
 use crate::model::{Session, Touched};
@@ -147,7 +148,7 @@ async fn reset(
     }
     // As a list, since browsers take no notice of an event without data.
     let list = html! { ul { @for session in &running { (running_row(&frame, session)) } } };
-    send(sender, row("reset", &list.0)).await
+    send(sender, row("reset", &harmless(&list))).await
 }
 
 async fn show(
@@ -163,10 +164,10 @@ async fn show(
     sessions.sort_by_key(|session| (session.last_at, session.started_at()));
     for session in &sessions {
         for news in seen.news(session, frame.now.at) {
-            send(sender, row("told", &event_row(&frame, session, news).0)).await?;
+            send(sender, row("told", &harmless(&event_row(&frame, session, news)))).await?;
         }
         let event = if session.status() == Status::Active {
-            row("running", &running_row(&frame, session).0)
+            row("running", &harmless(&running_row(&frame, session)))
         } else {
             row("gone", &session.id)
         };
