@@ -30,7 +30,7 @@ fn report(home: &Home) -> Result<Option<String>, store::Error> {
         store.read(|view| Ok::<_, store::Error>((view.incidents()?, view.setting(REPORTED)?)))?;
     let reported = reported.and_then(|count| count.parse().ok()).unwrap_or(0);
     let Some(last) = incidents.get(reported..).and_then(<[_]>::last) else { return Ok(None) };
-    store.write(|tx| tx.set_setting(REPORTED, &incidents.len().to_string()))?;
+    store.in_a_hurry(|store| store.write(|tx| tx.set_setting(REPORTED, &incidents.len().to_string())))?;
     Ok(Some(format!("the database was damaged, and a new one was made: {}", last.detail)))
 }
 

@@ -39,9 +39,10 @@ impl OpenStore {
         Ok(Self { store, home: home.clone(), sinks, caught_up: None })
     }
 
-    /// Ends sessions that vanished, and has a detached process send pending events.
+    /// Ends sessions that vanished, and has a detached process send pending events. Another process that keeps the store locked
+    /// is not waited for: what is not done now is done by a later command.
     pub fn catch_up(&mut self) {
-        recover(&mut self.store, &self.home);
+        self.store.in_a_hurry(|store| recover(store, &self.home));
         if let Some(sinks) = &self.sinks {
             send_leftovers(&mut self.store, sinks);
         }
@@ -120,6 +121,30 @@ fn await_own_run(store: &mut Store, origin: &Origin) -> Result<(), store::Error>
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A store with a session whose run has vanished, locked by another process.
+    #[test]
+    fn a_locked_store_is_read_without_waiting_for_its_writer() {
+        use crate::session::lifecycle::ConversationStart;
+        use crate::session::tests::World;
+        let mut world = World::new();
+        let (_, vanished) = world.start(ConversationStart::Fresh);
+        let writer = world.another();
+        writer.sql().execute_batch("BEGIN IMMEDIATE").unwrap();
+        let origin = Origin::given([], world.home.path().to_owned());
+        let mut opened = OpenStore::open(&world.home, &origin).unwrap();
+        opened.catch_up();
+        let waited = opened.store.waited();
+        assert!(waited > Duration::ZERO, "there was something to write");
+        assert!(waited < Duration::from_secs(1), "{waited:?}");
+        let active = |opened: &mut OpenStore| {
+            opened.read(|view| view.session(vanished.session)).unwrap().unwrap().is_active()
+        };
+        assert!(active(&mut opened), "it can be read, as it was");
+        writer.sql().execute_batch("ROLLBACK").unwrap();
+        opened.catch_up();
+        assert!(!active(&mut opened), "ended by the next command");
+    }
 
     #[test]
     fn a_caller_that_stays_catches_up_when_it_is_due() {

@@ -24,12 +24,14 @@ pub fn of_unwrapped(agent: &str, agent_session: &str, origin: &Origin) -> Option
     title_of(exact, origin, BEGINNING).map(|title| title.text)
 }
 
-/// Finds and stores the titles of sessions that were recorded before titles were. Each is looked for once.
+/// Finds and stores the titles of sessions that were recorded before titles were. Each is looked for once, or again where the store
+/// is locked.
 pub fn add_missing<'a>(
     store: &mut Store,
     lines: impl Iterator<Item = &'a mut SessionLine>,
     origin: &Origin,
 ) -> Result<(), store::Error> {
+    let mut locked = false;
     for line in lines.filter(|line| line.row.title.is_none() && !line.row.title_sought) {
         let Some(row) = store.read(|view| view.session_number(line.row.n))? else { continue };
         let (Some(agent_session), Some(file)) = (row.agent_session, row.agent_session_file) else { continue };
@@ -39,10 +41,16 @@ pub fn add_missing<'a>(
         }
         let conversation = Foreign { agent: row.agent, agent_session, file, cwd: Some(row.workspace.cwd) };
         let title = title_of(&conversation, origin, BEGINNING);
-        store.write(|tx| match &title {
+        let noted = |tx: &store::Tx<'_>| match &title {
             Some(title) => tx.set_title(row.id, title),
             None => tx.note_untitled(row.n),
-        })?;
+        };
+        if !locked {
+            match store.in_a_hurry(|store| store.write(noted)) {
+                Err(store::Error::Busy) => locked = true,
+                stored => stored?,
+            }
+        }
         line.row.title = title.map(|title| title.text);
     }
     Ok(())

@@ -8,6 +8,7 @@
 //! Store::open(&home, now) -> Result<Store, Error>       made if absent; Error::{Newer, ReadOnly, Full, Busy, …}
 //! store.write(|tx| …)     -> Result<T, E>               one transaction; an Err takes everything back
 //! store.read(|view| …)    -> Result<T, E>               one consistent look; every query of View is on Tx too
+//! store.in_a_hurry(|store| …)                           writes in it wait a fraction of a second for others, then fail
 //! store.make_durable()    -> Result<i64, Error>         before sending: changes up to this survive a power cut
 //! store.checkpoint()      -> Result<(), Error>          off the hot path: log into database
 //! ```
@@ -99,6 +100,7 @@ pub use wire::PicoDollars;
 #[derive(Debug)]
 pub struct Store {
     conn: Connection,
+    patience: open::Patience,
     /// Holds the prices of the user's own.
     settings: PathBuf,
     #[cfg(test)]
@@ -109,23 +111,32 @@ impl Store {
     /// Opens the database of this home, making it if there is none. A damaged one is set aside and remembered as an
     /// incident. `at` dates that.
     pub fn open(home: &Home, at: Timestamp) -> Result<Self, Error> {
-        Ok(Self {
-            conn: open::open(home, at)?,
-            settings: home.config_file(),
-            #[cfg(test)]
-            faults: Faults::default(),
-        })
+        Ok(Self::over(home, open::open(home, at)?))
     }
 
     /// Opens the database of this home to read it, as it is: nothing is made, brought to another version or repaired, and nobody
     /// is waited for.
     pub fn open_to_read(home: &Home) -> Result<Self, Error> {
-        Ok(Self {
-            conn: open::open_to_read(home)?,
+        Ok(Self::over(home, open::open_to_read(home)?))
+    }
+
+    fn over(home: &Home, (conn, patience): (Connection, open::Patience)) -> Self {
+        Self {
+            conn,
+            patience,
             settings: home.config_file(),
             #[cfg(test)]
             faults: Faults::default(),
-        })
+        }
+    }
+
+    /// Does what may as well be done another time: its writes wait for those of others for a fraction of a second, and fail then
+    /// ([`Error::Busy`]).
+    pub fn in_a_hurry<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
+        let before = self.patience.hurry(true);
+        let value = work(self);
+        self.patience.hurry(before);
+        value
     }
 
     /// One write transaction. It has the database to itself from the first line of `work`, so what it reads stays true.
@@ -195,6 +206,12 @@ impl Store {
     /// A number that changes whenever another connection has written. Costs a look at shared memory.
     pub fn version(&self) -> Result<i64, Error> {
         Ok(self.conn.query_row("PRAGMA data_version", [], |row| row.get(0))?)
+    }
+
+    /// How long writes have waited for those of others.
+    #[cfg(test)]
+    pub(crate) fn waited(&self) -> std::time::Duration {
+        self.patience.waited()
     }
 
     #[cfg(test)]

@@ -8,6 +8,8 @@ use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use rusqlite::config::DbConfig;
@@ -31,7 +33,44 @@ const LOG_PAGES_AT_MOST: u32 = 4096;
 /// the lock for this long is stuck.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
-pub(super) fn open(home: &Home, at: Timestamp) -> Result<Connection, Error> {
+/// The same for what need not be written now. A person who asks for a list waits for it no longer.
+const HURRIED_TIMEOUT: Duration = Duration::from_millis(400);
+
+/// How long the writes of a connection wait for those of others.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Patience(Arc<Waiting>);
+
+#[derive(Debug, Default)]
+struct Waiting {
+    hurried: AtomicBool,
+    /// In all writes so far.
+    #[cfg(test)]
+    waited: std::sync::Mutex<Duration>,
+}
+
+impl Patience {
+    /// Returns whether it was hurried before.
+    pub(super) fn hurry(&self, hurried: bool) -> bool {
+        self.0.hurried.swap(hurried, Ordering::Relaxed)
+    }
+
+    fn limit(&self) -> Duration {
+        if self.0.hurried.load(Ordering::Relaxed) { HURRIED_TIMEOUT } else { BUSY_TIMEOUT }
+    }
+
+    #[cfg(test)]
+    fn note(&self, pause: Duration) {
+        *self.0.waited.lock().unwrap() += pause;
+    }
+
+    /// How long all writes have waited together, by the pauses that they made.
+    #[cfg(test)]
+    pub(super) fn waited(&self) -> Duration {
+        *self.0.waited.lock().unwrap()
+    }
+}
+
+pub(super) fn open(home: &Home, at: Timestamp) -> Result<(Connection, Patience), Error> {
     let path = home.database();
     if mark_of(&path).exists() {
         examine(home, at)?;
@@ -53,13 +92,13 @@ pub(super) fn open(home: &Home, at: Timestamp) -> Result<Connection, Error> {
 }
 
 /// Opens an existing database of this version, for reading alone.
-pub(super) fn open_to_read(home: &Home) -> Result<Connection, Error> {
+pub(super) fn open_to_read(home: &Home) -> Result<(Connection, Patience), Error> {
     let path = home.database();
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(&path, flags).map_err(|error| opening(&path, error))?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     match schema::version(&conn)? {
-        schema::KNOWN => Ok(conn),
+        schema::KNOWN => Ok((conn, Patience::default())),
         found => Err(Error::Newer { found, known: schema::KNOWN }),
     }
 }
@@ -78,8 +117,9 @@ fn mark_of(path: &Path) -> PathBuf {
 /// Reads a suspect database through, and sets it aside if the suspicion holds.
 fn examine(home: &Home, at: Timestamp) -> Result<(), Error> {
     let path = home.database();
-    let found = open_existing(&path)
-        .and_then(|conn| Ok(conn.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?));
+    let found = open_existing(&path).and_then(|(conn, _)| {
+        Ok(conn.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?)
+    });
     match found {
         Ok(verdict) if verdict == "ok" => {}
         Ok(verdict) => {
@@ -93,7 +133,7 @@ fn examine(home: &Home, at: Timestamp) -> Result<(), Error> {
     remove(&mark_of(&path))
 }
 
-fn open_existing(path: &Path) -> Result<Connection, Error> {
+fn open_existing(path: &Path) -> Result<(Connection, Patience), Error> {
     let meta = fs::metadata(path).map_err(|source| Error::look(path, source))?;
     if meta.len() == 0 {
         // An empty file is no database of ours, but SQLite would take it for a fresh one.
@@ -101,7 +141,7 @@ fn open_existing(path: &Path) -> Result<Connection, Error> {
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags).map_err(|error| opening(path, error))?;
-    set_up(&mut conn)?;
+    let patience = set_up(&mut conn)?;
     let found = schema::version(&conn).map_err(|error| match error {
         Error::Sqlite(error) => opening(path, error),
         other => other,
@@ -111,7 +151,7 @@ fn open_existing(path: &Path) -> Result<Connection, Error> {
         std::cmp::Ordering::Less => schema::migrate(&mut conn)?,
         std::cmp::Ordering::Equal => {}
     }
-    Ok(conn)
+    Ok((conn, patience))
 }
 
 /// SQLite reports "unable to open" for a folder it may not write the log into, and for a database that another process is
@@ -130,26 +170,29 @@ fn opening(path: &Path, error: rusqlite::Error) -> Error {
 }
 
 /// Sets up a connection; none of it touches the disk.
-fn set_up(conn: &mut Connection) -> Result<(), Error> {
+fn set_up(conn: &mut Connection) -> Result<Patience, Error> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // Without it every new value of a parameter may change the plan, and SQLite parses a prepared statement again for each: ten
     // times what a look-up by its key costs. No table was ever analysed, so there is nothing that a value could change.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    let mut waited = Duration::ZERO;
+    let (patience, mut waited) = (Patience::default(), Duration::ZERO);
+    let handled = patience.clone();
     conn.busy_handler(Some(move |round: i32| {
         if round == 0 {
             waited = Duration::ZERO;
         }
         let pause = pause(round);
         waited += pause;
+        #[cfg(test)]
+        handled.note(pause);
         std::thread::sleep(pause);
-        waited < BUSY_TIMEOUT
+        waited < handled.limit()
     }))?;
     conn.execute_batch(&format!(
         "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = {LOG_PAGES_AT_MOST};"
     ))?;
-    Ok(())
+    Ok(patience)
 }
 
 /// A transaction here takes well under a millisecond, so the first looks are close together; later ones make room.
@@ -213,7 +256,7 @@ fn set_aside(home: &Home, at: Timestamp, reason: &rusqlite::Error) -> Result<(),
     }
     tracing::error!(database = %path.display(), set_aside = %aside.display(), %reason, "the database is damaged");
     create_locked(home)?;
-    open_existing(&path)?.execute(
+    open_existing(&path)?.0.execute(
         "INSERT INTO incident (at, kind, detail) VALUES (?1, 'damaged', ?2)",
         (at.0, format!("{reason}; set aside as {}", aside.display())),
     )?;
