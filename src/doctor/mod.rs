@@ -6,6 +6,7 @@
 pub mod agents;
 pub mod delivery;
 pub mod folder;
+mod hosts;
 pub mod probe;
 pub mod report;
 pub mod sessions;

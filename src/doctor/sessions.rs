@@ -1,5 +1,6 @@
-//! The store of sessions: can it be used, was it ever damaged, could every line be read.
+//! The store of sessions: can it be used, was it ever damaged, could every line be read, does it know everything that runs.
 
+use super::hosts::unknown_hosts;
 use super::{Finding, Patient};
 use crate::home::Home;
 use crate::store::{Error, Filter, Show, Store};
@@ -10,8 +11,13 @@ use system::clock::{Clock, SystemClock};
 const AREA: &str = "sessions";
 
 pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
-    let Some(home) = patient.home.as_ref().filter(|home| home.may_have_database()) else { return Vec::new() };
-    examine_store(home).unwrap_or_else(|error| vec![unusable(&error, home)])
+    let Some(home) = &patient.home else { return Vec::new() };
+    let mut findings = Vec::new();
+    if home.may_have_database() {
+        findings = examine_store(home).unwrap_or_else(|error| vec![unusable(&error, home)]);
+    }
+    findings.extend(unknown_hosts(AREA, home, SystemClock.now()));
+    findings
 }
 
 fn examine_store(home: &Home) -> Result<Vec<Finding>, Error> {

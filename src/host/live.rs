@@ -117,6 +117,11 @@ impl LiveSession {
         self.news.as_ref().map_or(self.subject.session, |news| news.session)
     }
 
+    /// The session's name when the run came to it; empty before its START.
+    pub(super) fn name(&self) -> &str {
+        self.news.as_ref().map_or("", |news| news.name.as_str())
+    }
+
     pub(super) fn started(&mut self, pid: Pid) {
         self.pid = Some(pid);
         self.news_unread = true;
@@ -237,7 +242,7 @@ impl LiveSession {
         let moments: Vec<_> = self.log.after(self.notified).collect();
         let Some(last) = moments.last() else { return Vec::new() };
         self.notified = last.at;
-        let name = self.news.as_ref().map_or("", |news| news.name.as_str());
+        let name = self.name();
         let agent = self.subject.agent.map_or("", |agent| agent.name());
         let mut shown = Vec::new();
         for event in &moments {

@@ -319,7 +319,7 @@ impl Server {
                         version: VERSION,
                         build: env!("CARGO_PKG_VERSION").to_owned(),
                         session: Some(self.parts.live.session()),
-                        name: String::new(),
+                        name: self.parts.live.name().to_owned(),
                         borrows: self.parts.pump.borrows(),
                     };
                     self.clients[at].welcomed = true;

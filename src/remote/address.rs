@@ -23,14 +23,19 @@ pub fn exists(home: &Home, run: RunId) -> bool {
     path(home, run).symlink_metadata().is_ok()
 }
 
+/// All sockets that there are, also those of hosts that are gone.
+pub fn sockets(home: &Home) -> Vec<(RunId, PathBuf)> {
+    let named = |path: PathBuf| {
+        let run = path.file_name()?.to_str()?.strip_suffix(".sock")?.parse().ok()?;
+        Some((run, path))
+    };
+    entries(&home.run()).unwrap_or_default().into_iter().filter_map(named).collect()
+}
+
 /// Removes the sockets of runs that are over; a killed host leaves its own behind.
 pub fn sweep<E>(home: &Home, mut is_over: impl FnMut(RunId, &Path) -> Result<bool, E>) -> Result<(), E> {
-    for path in entries(&home.run()).unwrap_or_default() {
-        let name = path.file_name().and_then(|name| name.to_str());
-        let run = name.and_then(|name| name.strip_suffix(".sock")?.parse().ok());
-        if let Some(run) = run
-            && is_over(run, &path)?
-        {
+    for (run, path) in sockets(home) {
+        if is_over(run, &path)? {
             let _ = fs::remove_file(&path);
         }
     }

@@ -74,6 +74,7 @@ pub struct Welcome {
     pub build: String,
     /// The session the run is in now.
     pub session: Option<SessionId>,
+    /// Its name; empty where the host is older, or the START is not stored yet.
     pub name: String,
     /// Terminals can be lent to this host.
     #[serde(skip_serializing_if = "is_false")]

@@ -123,6 +123,30 @@ fn signal_to_the_host_ends_the_program_and_the_session() {
 }
 
 #[test]
+fn session_that_a_fresh_store_does_not_know_is_named_by_the_doctor() {
+    let scene = Scene::new();
+    let id = scene.start("orphan", "exec sleep 1000");
+    let record = scene.record(&id);
+    let host = pid(&record, "wrapperPid");
+    // As after damage: the store is set aside, and a new one begun.
+    fs::write(scene.home().database(), "damaged").unwrap();
+    let (_, listed, _) = scene.codemie(&["list"]);
+    assert!(!listed.contains("orphan"), "{listed}");
+    let socket =
+        codemie::remote::address::path(&scene.home(), record["runId"].as_str().unwrap().parse().unwrap());
+    // Not one that has just begun.
+    let aged = scene.sandbox.command("touch").args(["-d", "1 hour ago"]).arg(socket).status().unwrap();
+    assert!(aged.success());
+    let (_, found, _) = scene.codemie(&["doctor"]);
+    assert!(found.contains(&format!("does not know: orphan (pid {host})")), "{found}");
+    assert!(found.contains(&format!("kill {host}")), "{found}");
+    processes::signal(host, Signal::TERM);
+    assert!(processes::wait_dead(pid(&record, "pid"), TIMEOUT), "its program ends with it");
+    assert!(processes::wait_dead(host, TIMEOUT));
+    assert!(!scene.codemie(&["doctor"]).1.contains("orphan"));
+}
+
+#[test]
 fn twenty_sessions_at_once_are_stopped_and_none_is_left() {
     let scene = Scene::new();
     // Each with a child that left its group and a daemon that forked twice.
