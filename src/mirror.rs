@@ -8,6 +8,7 @@
 //! [`history`] is a second mirror, in which the conversations that never ran through codemie are beside the sessions.
 
 pub mod history;
+pub mod titles;
 
 use std::fs;
 use std::io;

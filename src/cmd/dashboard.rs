@@ -1,6 +1,6 @@
 //! `codemie dashboard`: the backend's pages on this user's own store, for as long as the command runs.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io::Write;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -16,12 +16,10 @@ use tokio::sync::watch;
 use super::browser;
 use crate::cli;
 use crate::home::Home;
-use crate::launch::Origin;
 use crate::mirror::LocalMirror;
 use crate::mirror::history::HistoryFeed;
 use crate::registry;
 use crate::report::open::{open, recover};
-use crate::report::title::of_unwrapped;
 use crate::store::{self, Store, View};
 use backend;
 use backend::dashboard::{
@@ -55,7 +53,6 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
     let facts = Arc::new(ThisMachine {
         store: Mutex::new(Store::open(home, SystemClock.now())?),
         history: HistoryFeed::start(home.clone(), Handle::current())?,
-        unwrapped: Mutex::default(),
     });
     let dashboard = Dashboard::local(mirror.storage(), gate, facts, Arc::new(SystemClock), closed.clone());
     let url = entrance(address, &code);
@@ -151,9 +148,6 @@ const TITLED: usize = 2000;
 struct ThisMachine {
     store: Mutex<Store>,
     history: Arc<HistoryFeed>,
-    /// Titles of conversations that never ran through codemie, as they were found; those without one, too. A title that
-    /// changes while the dashboard runs is not noticed.
-    unwrapped: Mutex<HashMap<String, Option<String>>>,
 }
 
 impl ThisMachine {
@@ -164,21 +158,6 @@ impl ThisMachine {
             tracing::warn!(%error, "the store cannot be read");
             T::default()
         })
-    }
-}
-
-impl ThisMachine {
-    /// Read from the agent's file, once.
-    fn title_of_unwrapped(&self, session: &Conversation) -> Option<String> {
-        let known = || self.unwrapped.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(title) = known().get(&session.session) {
-            return title.clone();
-        }
-        let found = session.agent_session.as_deref().and_then(|agent_session| {
-            of_unwrapped(&session.agent, agent_session, &Origin::of_this_process())
-        });
-        known().insert(session.session.clone(), found.clone());
-        found
     }
 }
 
@@ -202,16 +181,20 @@ impl LocalFacts for ThisMachine {
     fn titles(&self, sessions: &[Conversation]) -> Titles {
         let ids: Vec<String> = sessions.iter().map(|session| session.session.clone()).collect();
         let mut titles: HashMap<_, _> = self.ask(|view| view.titles(&ids)).into_iter().collect();
-        for session in sessions.iter().filter(|session| session.foreign) {
-            if let Some(title) = self.title_of_unwrapped(session) {
-                titles.insert(session.session.clone(), title);
-            }
+        let unwrapped = sessions.iter().filter(|session| session.foreign);
+        let unwrapped: HashSet<&str> = unwrapped.map(|session| &*session.session).collect();
+        if !unwrapped.is_empty() {
+            titles.extend(self.history.titles().of(&unwrapped));
         }
         Titles(titles)
     }
 
-    fn titled(&self, text: &str) -> Vec<String> {
-        self.ask(|view| view.titled(text, TITLED))
+    fn titled(&self, text: &str, history: bool) -> Vec<String> {
+        let mut found = self.ask(|view| view.titled(text, TITLED));
+        if history {
+            found.extend(self.history.titles().with(text, TITLED));
+        }
+        found
     }
 
     fn outbox(&self) -> Option<Vec<Outbox>> {

@@ -18,15 +18,19 @@ use wire::event::{
     Bound, Cost, Dimension, End, Flag, Key, NAMESPACE, Seq, Source, Start, Tags, Text, Timing, Usage,
     keyed_id, opening_id,
 };
+use wire::{AgentSessionId, FOREIGN_TAG, SessionId, Sums, plain};
 use wire::{Attributes, Coverage, EndReason, Event, EventType, StartReason, Status, UsageSummary};
-use wire::{FOREIGN_TAG, SessionId, Sums, plain};
 
 /// The highest `rev` there is.
 const MOST_REVISED: i64 = i32::MAX as i64;
 
 /// The session id at the receiver, the same every time.
 pub fn session_id(session: &ForeignSession) -> SessionId {
-    let ForeignSession { agent, conversation, .. } = session;
+    id_of(&session.agent, &session.conversation)
+}
+
+/// The same by what it is made of.
+pub fn id_of(agent: &str, conversation: &AgentSessionId) -> SessionId {
     SessionId(Uuid::new_v5(&NAMESPACE, format!("foreign\0{agent}\0{conversation}").as_bytes()))
 }
 
@@ -140,7 +144,7 @@ mod tests {
     use super::*;
     use crate::session::tests::usage;
     use serde_json::json;
-    use wire::{AgentSessionId, Timestamp};
+    use wire::Timestamp;
 
     fn session(calls: i64) -> ForeignSession {
         ForeignSession {

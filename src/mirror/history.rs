@@ -14,15 +14,18 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, params};
 use tokio::runtime::Handle;
 
+use super::titles::UnwrappedTitles;
 use super::{BATCH, Error, LocalMirror};
 use crate::config::prices::price_list;
 use crate::forward::foreign::{life, session_id};
 use crate::home::Home;
+use crate::launch::Origin;
 use crate::registry;
 use crate::scan::{Days, ForeignSession, ForeignSessions, Scanner};
 use backend::dashboard::{History, HistoryState};
 use backend::sqlite::Sqlite;
 use backend::storage::Reader;
+use system::clock::{Clock, SystemClock};
 
 /// How long what was read is good. An unchanged tree is looked through in some milliseconds; this is for pages that are asked
 /// for one after the other.
@@ -178,6 +181,7 @@ impl Known {
 pub struct HistoryFeed {
     progress: Mutex<ReadingProgress>,
     changed: Condvar,
+    titles: UnwrappedTitles,
 }
 
 #[derive(Debug)]
@@ -193,7 +197,8 @@ impl HistoryFeed {
     pub fn start(home: Home, runtime: Handle) -> std::io::Result<Arc<Self>> {
         let progress =
             ReadingProgress { storage: None, state: HistoryState::Reading, wanted: false, read_at: None };
-        let feed = Arc::new(Self { progress: Mutex::new(progress), changed: Condvar::new() });
+        let titles = UnwrappedTitles::default();
+        let feed = Arc::new(Self { progress: Mutex::new(progress), changed: Condvar::new(), titles });
         let thread = std::thread::Builder::new().name("history".to_owned());
         let of_thread = feed.clone();
         thread.spawn(move || of_thread.read(&home, &runtime))?;
@@ -213,6 +218,11 @@ impl HistoryFeed {
         History { reader, state: progress.state.clone() }
     }
 
+    /// The titles of its conversations that never ran through codemie, as of the last reading.
+    pub fn titles(&self) -> &UnwrappedTitles {
+        &self.titles
+    }
+
     fn locked(&self) -> MutexGuard<'_, ReadingProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -223,13 +233,13 @@ impl HistoryFeed {
             let waited = self.changed.wait_while(self.locked(), |progress| !progress.wanted);
             drop(waited.unwrap_or_else(PoisonError::into_inner));
             let outcome = runtime.block_on(brought_up_to_date(&mut mirror, home));
+            // The numbers can be shown before the titles are read.
+            let outcome = outcome.map(|storage| self.locked().storage = Some(storage));
+            self.titles.refresh(registry::AGENTS, &Origin::of_this_process(), SystemClock.now());
             let mut progress = self.locked();
             (progress.wanted, progress.read_at) = (false, Some(Instant::now()));
             progress.state = match outcome {
-                Ok(storage) => {
-                    progress.storage = Some(storage);
-                    HistoryState::UpToDate
-                }
+                Ok(()) => HistoryState::UpToDate,
                 Err(error) => {
                     tracing::warn!(%error, "the history is not up to date");
                     HistoryState::Failed(error.to_string())

@@ -2,12 +2,14 @@
 //! were recorded before titles were.
 
 use super::list::SessionLine;
+use crate::agent::Agent;
 use crate::launch::Origin;
 use crate::meter::form::Followed;
 use crate::meter::title::Title;
 use crate::registry;
 use crate::session::lookup::Foreign;
 use crate::store::{self, Store};
+use wire::AgentSessionId;
 
 /// How much of a session's conversation is read for its title: the first prompt is near its beginning.
 const BEGINNING: u64 = 1 << 20;
@@ -17,11 +19,15 @@ pub fn of_foreign(foreign: &Foreign, origin: &Origin) -> Option<String> {
     title_of(foreign, origin, u64::MAX).map(|title| title.text)
 }
 
-/// The same from the beginning of a conversation that codemie never wrapped, found by what its agent calls it.
-pub fn of_unwrapped(agent: &str, agent_session: &str, origin: &Origin) -> Option<String> {
-    let found = registry::by_name(agent)?.conversations(&|name: &str| origin.var(name), agent_session);
-    let exact = found.iter().find(|found| found.agent_session.0 == agent_session)?;
-    title_of(exact, origin, BEGINNING).map(|title| title.text)
+/// The one in the lines at the beginning of a conversation.
+pub fn of_beginning(conversation: &Foreign, origin: &Origin) -> Option<String> {
+    let agent = registry::by_name(&conversation.agent)?;
+    title_inside(agent, conversation, origin, BEGINNING).map(|title| title.text)
+}
+
+/// The one that the agent keeps apart from the conversation's lines: it counts before theirs.
+pub fn kept_apart(agent: &dyn Agent, conversation: &AgentSessionId, origin: &Origin) -> Option<String> {
+    agent.title(&|name| origin.var(name), conversation).map(|title| title.text)
 }
 
 /// Finds and stores the titles of sessions that were recorded before titles were. Each is looked for once, or again where the store
@@ -58,29 +64,30 @@ pub fn add_missing<'a>(
 
 /// `most`: about so many bytes are read.
 fn title_of(conversation: &Foreign, origin: &Origin, most: u64) -> Option<Title> {
-    let var = |name: &str| origin.var(name);
     let agent = registry::by_name(&conversation.agent)?;
-    let apart = agent.title(&var, &conversation.agent_session);
-    let inside = || {
-        let file = &conversation.file;
-        let trail = agent.trail(&var, conversation.cwd.as_deref().unwrap_or(file))?;
-        let form = agent.form(file);
-        let content = form.open(file).ok()?;
-        let mut followed = Followed::new(form, None, trail.lines(None));
-        let mut best: Option<Title> = None;
-        while let Ok(Some(batch)) = followed.next(&content) {
-            if let Some(title) = batch.harvest.title
-                && best.as_ref().is_none_or(|known| title.replaces(known))
-            {
-                best = Some(title);
-            }
-            if batch.to.progress() >= most {
-                break;
-            }
+    let apart = agent.title(&|name| origin.var(name), &conversation.agent_session);
+    apart.or_else(|| title_inside(agent, conversation, origin, most))
+}
+
+/// From its own lines.
+fn title_inside(agent: &dyn Agent, conversation: &Foreign, origin: &Origin, most: u64) -> Option<Title> {
+    let file = &conversation.file;
+    let trail = agent.trail(&|name| origin.var(name), conversation.cwd.as_deref().unwrap_or(file))?;
+    let form = agent.form(file);
+    let content = form.open(file).ok()?;
+    let mut followed = Followed::new(form, None, trail.lines(None));
+    let mut best: Option<Title> = None;
+    while let Ok(Some(batch)) = followed.next(&content) {
+        if let Some(title) = batch.harvest.title
+            && best.as_ref().is_none_or(|known| title.replaces(known))
+        {
+            best = Some(title);
         }
-        best
-    };
-    apart.or_else(inside)
+        if batch.to.progress() >= most {
+            break;
+        }
+    }
+    best
 }
 
 #[cfg(test)]
@@ -88,7 +95,6 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use super::*;
-    use wire::AgentSessionId;
 
     fn title(agent: &str, variable: &str, recording: &str, file: &str, id: &str) -> Option<String> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(recording);

@@ -214,6 +214,29 @@ fn all_history_is_what_a_scan_counts_and_the_switch_takes_it_away() {
     running.history_becomes(&cookie, "model", &table_of_scan(&world, "model"));
 }
 
+#[test]
+fn titles_of_all_history_are_found_and_a_changed_one_is_shown() {
+    let world = World::new();
+    let fixture = Path::new(env!("CARGO_MANIFEST_DIR"))
+        .join("tests/fixtures/claude/02-tools/projects/-home-dev-project")
+        .join("02000000-0000-4000-8000-000000000002.jsonl");
+    let text = std::fs::read_to_string(&fixture).unwrap();
+    let file = Path::new(".claude/projects/-home-dev-project").join(fixture.file_name().unwrap());
+    let file = file.to_str().unwrap();
+    world.sandbox.file(file, &text);
+    let running = dashboard(&world.sandbox);
+    let cookie = running.enter();
+    let found = running.page_with(&cookie, "/sessions?history=all&q=FAKE%20title", "Fake title 1");
+    assert!(found.body.contains("claude-02000000"), "{found:?}");
+    assert!(!running.page(&cookie, "/sessions?history=all&q=quite").body.contains("claude-02000000"));
+    assert!(
+        !running.page(&cookie, "/sessions?q=fake").body.contains("claude-02000000"),
+        "wrapped ones alone"
+    );
+    world.sandbox.file(file, &text.replace("Fake title 1", "Quite another"));
+    running.page_with(&cookie, "/sessions?history=all&q=quite", "Quite another");
+}
+
 /// A conversation's file whose name is wanted.
 fn session_file(root: &Path, wanted: impl Fn(&str) -> bool) -> PathBuf {
     let mut folders = vec![root.join("projects")];

@@ -33,7 +33,7 @@ pub(super) async fn download(
     };
     let facets = reader.facets().await?;
     let text = if sessions {
-        let also = dashboard.titled(filter.words.as_deref()).await?;
+        let also = dashboard.titled(&filter).await?;
         let asked = SessionFilter { also, ..filter.sessions(&frame.now, &facets) };
         let mut rows = Vec::new();
         let mut page = Page::first(Page::MOST);

@@ -39,8 +39,9 @@ pub trait LocalFacts: Send + Sync {
         Titles::default()
     }
 
-    /// The ids of the sessions with this text in their title, in any case; the newest ones, where there are many.
-    fn titled(&self, _text: &str) -> Vec<String> {
+    /// The ids of the sessions with this text in their title, in any case; the newest ones, where there are many. `history`: also
+    /// those that never ran through codemie.
+    fn titled(&self, _text: &str, _history: bool) -> Vec<String> {
         Vec::new()
     }
 }
@@ -73,21 +74,13 @@ pub enum HistoryState {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conversation {
     pub session: String,
-    pub agent: String,
-    /// What the agent calls it, where that is known.
-    pub agent_session: Option<String>,
     /// It never ran through codemie.
     pub foreign: bool,
 }
 
 impl Conversation {
     pub fn of(session: &Session) -> Self {
-        Self {
-            session: session.id.clone(),
-            agent: session.life.agent.clone(),
-            agent_session: session.agent_session().map(str::to_owned),
-            foreign: foreign(session),
-        }
+        Self { session: session.id.clone(), foreign: foreign(session) }
     }
 }
 

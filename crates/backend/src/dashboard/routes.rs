@@ -179,10 +179,7 @@ async fn sessions_page(
     };
     let (today, now) = (frame.now.today(), &frame.now);
     let facets = reader.facets().await?;
-    let asked = SessionFilter {
-        also: dashboard.titled(filter.words.as_deref()).await?,
-        ..filter.sessions(now, &facets)
-    };
+    let asked = SessionFilter { also: dashboard.titled(&filter).await?, ..filter.sessions(now, &facets) };
     let first = after.is_none();
     let demo = async {
         match asked.without_agent {
@@ -423,12 +420,13 @@ impl Dashboard {
         aside(move || facts.titles(&sessions)).await
     }
 
-    /// The sessions with this text in their title.
-    pub(super) async fn titled(&self, text: Option<&str>) -> Result<Vec<String>, Error> {
-        let (Some(facts), Some(text)) = (self.local.clone(), text.map(str::to_owned)) else {
+    /// The sessions whose title has the words that a filter asks for.
+    pub(super) async fn titled(&self, filter: &Filter) -> Result<Vec<String>, Error> {
+        let (Some(facts), Some(text)) = (self.local.clone(), filter.words.clone()) else {
             return Ok(Vec::new());
         };
-        aside(move || facts.titled(&text)).await
+        let history = filter.history;
+        aside(move || facts.titled(&text, history)).await
     }
 
     /// The cookie for a secret that may read.
