@@ -6,6 +6,7 @@
 pub mod bill;
 pub mod budget;
 pub mod changes;
+pub mod context;
 pub mod conversation;
 pub mod current;
 pub mod details;

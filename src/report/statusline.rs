@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use jiff::tz::TimeZone;
 use serde_json::Value;
 
+use super::context::ContextFill;
 use super::limits::windows;
 use crate::budget::{Budget, Standing, Subject, standings};
 use crate::store::{self, SpentBy, View};
@@ -99,6 +100,8 @@ pub struct StatusLine {
     pub today: Option<Amount>,
     pub window: Option<Window>,
     pub context: Option<f64>,
+    /// The same from the store, where the agent does not say it.
+    pub recorded_context: Option<ContextFill>,
     /// The budget that is used most.
     pub budget: Option<(String, i64)>,
 }
@@ -146,6 +149,9 @@ impl StatusLine {
                 line.session = Some(Amount { cost: own.cost, incomplete: own.unpriced > 0 });
             }
             let chain = view.spent_in_chain(row.n)?;
+            if line.context.is_none() {
+                line.recorded_context = ContextFill::of(view, row.n)?;
+            }
             line.chain =
                 (chain.sessions > 1).then_some(Amount { cost: chain.cost, incomplete: chain.unpriced });
         }
@@ -196,7 +202,10 @@ impl StatusLine {
             Place::Session => self.session.map(|cost| format!("{} session", amount(cost))),
             Place::Chain => self.chain.map(|cost| format!("{} chain", amount(cost))),
             Place::Today => self.today.map(|cost| format!("{} today", amount(cost))),
-            Place::Context => self.context.map(|percent| format!("{percent:.0} % context")),
+            Place::Context => match self.context {
+                Some(percent) => Some(format!("{percent:.0} % context")),
+                None => self.recorded_context.map(|fill| format!("{} context", fill.in_short())),
+            },
             Place::Budget => {
                 self.budget.as_ref().map(|(name, percent)| format!("{percent} % of {name} budget"))
             }
@@ -323,6 +332,7 @@ mod tests {
                 end: Some(Timestamp(9_600_000)),
             }),
             context: Some(41.7),
+            recorded_context: None,
             budget: Some(("day".into(), 81)),
         }
     }
@@ -333,6 +343,11 @@ mod tests {
         let full = line();
         let none = StatusLine::default();
         let few = StatusLine { chain: None, window: None, budget: None, ..line() };
+        let recorded = |percent| StatusLine {
+            recorded_context: Some(ContextFill { tokens: 84_200, percent }),
+            ..StatusLine::default()
+        };
+        let (by_window, by_tokens) = (recorded(Some(42)), recorded(None));
         for (line, format, expected) in [
             (
                 &full,
@@ -341,6 +356,8 @@ mod tests {
             ),
             (&few, all, "$1.00 session | $3.50+ today | 42 % context"),
             (&none, all, ""),
+            (&by_window, all, "42 % context"),
+            (&by_tokens, all, "84.2k context"),
             (&full, "", ""),
             (&full, "plain {text}", "plain {text}"),
             (&few, "[{chain}/{session}]", "[$1.00 session]"),

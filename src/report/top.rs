@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use jiff::tz::TimeZone;
 
 use super::changes::Changes;
+use super::context::ContextFill;
 use super::details::Chain;
 use super::list::{self, SessionLine};
 use super::live_target::where_it_runs;
@@ -33,8 +34,7 @@ pub struct TopSession {
     pub hosted: bool,
     /// Tokens a minute of late, everything billed.
     pub rate: u64,
-    /// Tokens that its latest call was given to read.
-    pub context: Option<u64>,
+    pub context: Option<ContextFill>,
     /// The budget that it counts towards and that is used most.
     pub budget: Option<Standing>,
 }
@@ -99,7 +99,7 @@ impl Looked<'_> {
             run,
             hosted: run.is_some_and(|run| address::exists(self.asked.home, run)),
             rate: rate(view.tokens_since(n, Timestamp(now.0 - RATE * MINUTE))?, line.row.started_at, now),
-            context: view.last_context(n)?,
+            context: ContextFill::of(view, n)?,
             budget: self.budgets(view, n, settings)?.into_iter().next(),
             line,
         })

@@ -86,16 +86,16 @@ impl View<'_> {
         Ok(u64::try_from(tokens).unwrap_or(0))
     }
 
-    /// How many tokens the latest call of the conversation itself was given to read.
-    pub fn last_context(&self, session: i64) -> Result<Option<u64>, Error> {
-        let tokens: Option<i64> = self.maybe(
-            "SELECT ifnull(input, 0) + ifnull(cache_read, 0) + ifnull(cache_write_5m, 0) + ifnull(cache_write_1h, 0)
+    /// How many tokens the latest call of the conversation itself was given to read, and its model.
+    pub fn last_context(&self, session: i64) -> Result<Option<(u64, String)>, Error> {
+        let latest: Option<(i64, Option<String>)> = self.maybe(
+            "SELECT ifnull(input, 0) + ifnull(cache_read, 0) + ifnull(cache_write_5m, 0) + ifnull(cache_write_1h, 0), model
              FROM record WHERE session = ?1 AND kind = 'usage' AND subagent IS NULL AND ifnull(call_kind, 'main') = 'main'
              ORDER BY at DESC, n DESC LIMIT 1",
             [session],
-            |row| row.get(0),
+            |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
-        Ok(tokens.and_then(|tokens| u64::try_from(tokens).ok()))
+        Ok(latest.and_then(|(tokens, model)| Some((u64::try_from(tokens).ok()?, model.unwrap_or_default()))))
     }
 
     /// The latest tools of a session, the latest first.

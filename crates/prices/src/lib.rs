@@ -1,14 +1,14 @@
 //! What a call cost, by list price, in whole pico-dollars: every price of the table is a whole number of them per token, so
 //! nothing is ever rounded.
 //!
-//! `prices.tsv` is LiteLLM's price data, cut down to token prices: one line per model, sorted by name, columns separated by
-//! tabs: name · standard rates · threshold of the long-context tier · rates above it · fast rates · fast rates above it · the
+//! `prices.tsv` is LiteLLM's price data, cut down to context windows and token prices: one line per model, sorted by name, columns
+//! separated by tabs: name · how many tokens a prompt may have, if that is known ([`window`]) · standard rates · threshold of the long-context tier · rates above it · fast rates · fast rates above it · the
 //! same two of flex · the same two of ultrafast. Empty columns at the end of a line are left out.
 //! Rates are input, output, cache read, cache write for 5 minutes, cache write for 1 hour. Where the data lists no cache
 //! price, cached input is billed as input; a missing 1-hour price stays missing. Free and audio models are left out. A tier
 //! without cache prices of its own has the standard ones. See [`Tier`] for what the tiers are; Claude's fast mode is a factor on
 //! all rates.
-//! With every change of the table [`TABLE_VERSION`] is raised.
+//! With every change of a price [`TABLE_VERSION`] is raised.
 //!
 //! Nothing is parsed before it is asked for: a look-up is a binary search in the embedded text.
 
@@ -19,6 +19,7 @@ use wire::{PicoDollars, Tokens};
 mod own;
 pub mod tier;
 pub mod unpriced;
+pub mod window;
 
 pub use own::{Cost, OWN, PriceList};
 use tier::Tier;
@@ -68,7 +69,7 @@ impl Prices {
 
     /// As the table has them. `None`: the model has no price at all.
     pub fn of(model: &str) -> Option<Self> {
-        let Row { threshold, standard, fast, flex, ultrafast } = row(model)?;
+        let Row { threshold, standard, fast, flex, ultrafast, .. } = row(model)?;
         Some(Self {
             threshold,
             standard: standard.parse(),
@@ -175,6 +176,7 @@ impl TierRates<&str> {
 /// One line of the table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Row {
+    window: Option<u64>,
     threshold: Option<u64>,
     standard: TierRates<&'static str>,
     fast: TierRates<&'static str>,
@@ -197,11 +199,12 @@ impl Row {
     fn parse(columns: &'static str) -> Self {
         let mut columns = columns.split('\t');
         let mut next = || columns.next().unwrap_or_default();
+        let window = next().parse().ok();
         let standard = next();
         let threshold = next().parse().ok();
         let standard = TierRates { short: standard, long: next() };
         let mut tier = || TierRates { short: next(), long: next() };
-        Self { threshold, standard, fast: tier(), flex: tier(), ultrafast: tier() }
+        Self { window, threshold, standard, fast: tier(), flex: tier(), ultrafast: tier() }
     }
 }
 
@@ -348,7 +351,11 @@ mod tests {
                 );
             }
             assert_eq!(row.threshold.is_some(), !row.standard.long.is_empty(), "{name}");
+            assert!(row.window.is_none_or(|window| (1000..20_000_000).contains(&window)), "{name}");
         }
+        let windows =
+            TABLE.lines().filter(|line| Row::parse(line.split_once('\t').unwrap().1).window.is_some());
+        assert!(windows.count() > 900);
         assert!(TABLE.lines().count() > 900);
         for absent in ["", "claude", "claude-opus-4-8\t", "zzz", "AAA", "claude-opus-4-80"] {
             assert_eq!(find(absent), None, "{absent}");

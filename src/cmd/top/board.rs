@@ -143,6 +143,7 @@ fn next_minute(age: Duration) -> Duration {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
+    use crate::report::context::ContextFill;
     use crate::report::list::SessionLine;
     use crate::store::{ListedSession, PicoDollars};
     use wire::{LiveState, Status};
@@ -186,7 +187,8 @@ pub(super) mod tests {
             runaway: None,
         };
         let run = Some(RunId(uuid::Uuid::from_u128(number.into())));
-        TopSession { line, run, hosted: true, rate: 12_345, context: Some(84_200), budget: None }
+        let context = Some(ContextFill { tokens: 84_200, percent: Some(42) });
+        TopSession { line, run, hosted: true, rate: 12_345, context, budget: None }
     }
 
     pub(in crate::cmd::top) fn board() -> Board {

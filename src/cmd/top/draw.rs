@@ -15,6 +15,7 @@ use crate::cmd::show::chain;
 use crate::fullscreen::{key_line, put, style};
 use crate::output::Colour;
 use crate::output::table::padded;
+use crate::report::context::ContextFill;
 use crate::report::statusline::Amount;
 use crate::report::top::{TopDetails, TopSession};
 use human::text::shorten;
@@ -321,7 +322,9 @@ fn row(session: &TopSession, cost: &str, columns: &[(Column, usize)], shown: &Sh
             Column::Project => (row.project.clone().unwrap_or_default(), Colour::Faint),
             Column::Cost => (cost.trim_end().to_owned(), Colour::Plain),
             Column::Rate => (number(session.rate), Colour::Plain),
-            Column::Context => (session.context.map(number).unwrap_or_default(), Colour::Plain),
+            Column::Context => {
+                (session.context.map(ContextFill::in_short).unwrap_or_default(), Colour::Plain)
+            }
             Column::Budget => match &session.budget {
                 Some(standing) => (format!("{} %", standing.percent()), budget::colour(standing.percent())),
                 None => (String::new(), Colour::Plain),
@@ -449,7 +452,7 @@ fn tokens(session: &TopSession) -> String {
         return String::new();
     }
     let mut parts = vec![format!("{} in all", human::count(row.tokens))];
-    parts.extend(session.context.map(|context| format!("{} in its context", human::count(context))));
+    parts.extend(session.context.map(|context| format!("{} in its context", context.whole())));
     parts.push(format!("{} a minute of late", human::count(session.rate)));
     parts.join(", ")
 }
@@ -546,10 +549,10 @@ mod tests {
             lines[2..7].iter().map(words).collect::<Vec<_>>(),
             [
                 "NAME STATE FOR TITLE AGENT COST TOK/MIN CONTEXT",
-                "▸ asks needs-input 3m About asks claude $0.4123 12.3k 84.2k",
-                "works working 2m runaway: Bash ×6 About works claude $0.4123 12.3k 84.2k",
-                "idle idle 1m About idle claude $0.4123 12.3k 84.2k",
-                "program active 59m About program claude $0.4123 12.3k 84.2k",
+                "▸ asks needs-input 3m About asks claude $0.4123 12.3k 42 %",
+                "works working 2m runaway: Bash ×6 About works claude $0.4123 12.3k 42 %",
+                "idle idle 1m About idle claude $0.4123 12.3k 42 %",
+                "program active 59m About program claude $0.4123 12.3k 42 %",
             ]
         );
         let ends: Vec<_> = lines[2..7].iter().map(|line| line.chars().count()).collect();
@@ -560,7 +563,7 @@ mod tests {
             " chain    first → [asks]  $1.50 in 2 sessions",
             " agent    claude · claude-opus-4-8 · widgets · main",
             " page     http://127.0.0.1:8789/sessions/3a1e2f3-0000-4000-8000-000000000001",
-            " tokens   6.91k in all, 84.2k in its context, 12.3k a minute of late",
+            " tokens   6.91k in all, 84.2k (42 %) in its context, 12.3k a minute of late",
             "Edit  lib.rs  failed",
             " Enter attach  s stop  q leave  d dashboard  ↑↓ choose",
         ] {
