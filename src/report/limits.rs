@@ -209,7 +209,7 @@ fn spans<'a>(
     spans
 }
 
-/// The row of all models, and one for each where there are several.
+/// The row of all models, and one for each.
 fn add(
     limits: &mut Vec<Limit>,
     agent: &str,
@@ -227,7 +227,8 @@ fn add(
         models.entry(part.model).or_default().add(&part.sums);
     }
     let limit = |model: Option<&str>, sums: &CallSums| {
-        let pace = (now < span.end).then(|| pace(sums, now));
+        // Of one model as of all, so that the parts add up to the whole.
+        let pace = (now < span.end).then(|| pace(sums, all.first, now));
         let left = span.end.0.saturating_sub(now.0);
         Limit {
             agent: agent.to_owned(),
@@ -251,12 +252,12 @@ fn add(
     limits.extend(models.iter().map(|(model, sums)| limit(Some(model), sums)));
 }
 
-/// Per hour, since the first call.
-fn pace(sums: &CallSums, now: Timestamp) -> PicoDollars {
+/// Per hour, since the window's first call.
+fn pace(sums: &CallSums, first: Timestamp, now: Timestamp) -> PicoDollars {
     if sums.calls == 0 {
         return PicoDollars(0);
     }
-    PicoDollars(share(sums.cost.0, HOUR, now.0.saturating_sub(sums.first.0).max(LEAST_PACE)))
+    PicoDollars(share(sums.cost.0, HOUR, now.0.saturating_sub(first.0).max(LEAST_PACE)))
 }
 
 fn share(amount: i64, part: i64, of: i64) -> i64 {
@@ -376,6 +377,11 @@ mod tests {
         assert_eq!(found[0].cost_per_hour, Some(PicoDollars(DOLLAR)));
         assert_eq!(found[0].projected, Some(PicoDollars(DOLLAR * 29 / 6)));
         assert_eq!(found[0].tokens, 20);
+        // The other model began later, and its pace is of the same two hours.
+        for limit in &found[1..3] {
+            assert_eq!(limit.cost_per_hour, Some(PicoDollars(DOLLAR / 2)), "{limit:?}");
+            assert_eq!(limit.projected, Some(PicoDollars(DOLLAR * 29 / 12)), "{limit:?}");
+        }
         let all = limits(&[calls], &[], true, now, &TimeZone::UTC);
         let ended = |limit: &&Limit| limit.end <= now;
         assert_eq!(all.iter().filter(ended).count(), 8);
