@@ -240,8 +240,13 @@ fn drawn(
         Column::text("ENFORCED", usize::MAX).dispensable(1),
     ]);
     let mut table = Table::new(columns);
-    for standing in standings {
-        let dollars = |amount: PicoDollars| human::dollars(amount.0);
+    let amounts = |of: fn(&Standing) -> PicoDollars| {
+        human::column(&standings.iter().map(|standing| (of(standing).0, false)).collect::<Vec<_>>())
+    };
+    let (limits, spent, left) =
+        (amounts(Standing::limit), amounts(|standing| standing.spent.cost), amounts(Standing::left));
+    let amounts = limits.into_iter().zip(spent).zip(left);
+    for (standing, ((limit, spent), left)) in standings.iter().zip(amounts) {
         let which = match &standing.session {
             Some(session) => format!("{} {}", standing.budget.which, session.name),
             None => standing.budget.which.to_string(),
@@ -249,15 +254,14 @@ fn drawn(
         let percent = standing.percent();
         let mut cells: Vec<Cell<'_>> = vec![
             which.into(),
-            dollars(standing.limit()).into(),
-            dollars(standing.spent.cost).into(),
+            limit.into(),
+            spent.into(),
             Cell::painted(percent.to_string(), colour(percent)),
-            dollars(standing.left()).into(),
+            left.into(),
         ];
-        cells
-            .extend(raised.then(|| {
-                if standing.raised.0 > 0 { dollars(standing.raised) } else { String::new() }.into()
-            }));
+        cells.extend(raised.then(|| {
+            if standing.raised.0 > 0 { human::dollars(standing.raised.0) } else { String::new() }.into()
+        }));
         let anew = standing.window.as_ref().map(|window| human::moment(window.end, now, zone));
         cells.extend([
             anew.unwrap_or_default().into(),
@@ -347,10 +351,10 @@ mod tests {
         assert_eq!(
             drawn(&budgets, &standings, now, &TimeZone::UTC, style),
             "\
-BUDGET                    LIMIT    SPENT    %     LEFT  RAISED BY  BEGINS ANEW   ENFORCED
-day                      $25.00   $17.00   68    $8.00      $5.00  Nov 17 00:00  yes
-month of project other  $300.00  $0.0000    0  $300.00             Dec 01 00:00
-session fix              $10.00   $17.00  170   -$7.00
+BUDGET                    LIMIT   SPENT    %     LEFT  RAISED BY  BEGINS ANEW   ENFORCED
+day                      $25.00  $17.00   68    $8.00      $5.00  Nov 17 00:00  yes
+month of project other  $300.00   $0.00    0  $300.00             Dec 01 00:00
+session fix              $10.00  $17.00  170   -$7.00
 session of project other: $1.00; no session runs that it is for.
 1 call has no price and is not counted; `codemie prices` shows which models have one, [prices.MODEL] in config.toml sets
   one.
