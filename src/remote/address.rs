@@ -5,6 +5,8 @@ use std::io;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
+
 use crate::home::Home;
 use system::file::{create_private, entries};
 use wire::RunId;
@@ -45,6 +47,17 @@ pub fn sweep<E>(home: &Home, mut is_over: impl FnMut(RunId, &Path) -> Result<boo
 pub fn bind(home: &Home, run: RunId) -> io::Result<UnixListener> {
     create_private(&home.run())?;
     through_short_path(home, run, UnixListener::bind)
+}
+
+/// Whether a process listens there. Nothing is said to it, and nobody is waited for: one that is stopped listens, too.
+pub fn is_served(home: &Home, run: RunId) -> bool {
+    let knock = |path: PathBuf| {
+        let socket = rustix::net::socket(AddressFamily::UNIX, SocketType::STREAM, None)?;
+        rustix::io::ioctl_fionbio(&socket, true)?;
+        Ok(rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?)
+    };
+    let knocked = through_short_path(home, run, knock).map_err(|error| error.kind());
+    !matches!(knocked, Err(io::ErrorKind::ConnectionRefused | io::ErrorKind::NotFound))
 }
 
 /// Connects, and checks that the other side is a process of the same user.

@@ -30,7 +30,8 @@ const AFTERWARDS: Duration = Duration::from_hours(1);
 /// Claude Code deletes its files then.
 const IN_BACKGROUND: Duration = Duration::from_hours(30 * 24);
 
-/// A socket of a run that the store does not know may be that of a host that has just begun. After this long it is not.
+/// A socket of a run that the store does not know may be that of a host that has just begun. After this long it is not: it stays
+/// only if somebody listens there, as a host does whose store was set aside.
 const UNKNOWN_SOCKET: Duration = Duration::from_hours(24);
 
 /// Ends every session whose run is gone. Costs two queries and three listings when there is none.
@@ -63,7 +64,9 @@ fn remove_sockets(home: &Home, view: &View<'_>, now: Timestamp) -> Result<(), st
         let made = || fs::symlink_metadata(socket).map(|meta| modified(&meta));
         Ok(match view.run(run)? {
             Some(row) => session::recover::gone(&row, &SystemProcesses, &here),
-            None => made().is_ok_and(|made| now.since(made) > UNKNOWN_SOCKET),
+            None => {
+                made().is_ok_and(|made| now.since(made) > UNKNOWN_SOCKET) && !address::is_served(home, run)
+            }
         })
     })
 }
@@ -256,7 +259,14 @@ mod tests {
         let row = killed.store.read(|view| view.session(session.session)).unwrap().unwrap();
         assert_eq!(row.ended_at, None);
         assert!(SystemProcesses.alive(wrapper), "nothing was done to it");
+        let tomorrow = Timestamp(SystemClock.now().0 + 25 * 3_600_000);
+        let later = |killed: &mut Killed| {
+            killed.store.read(|view| remove_sockets(&killed.home, view, tomorrow)).unwrap();
+            address::exists(&killed.home, starting)
+        };
+        assert!(later(&mut killed), "unknown for a day, and it lives");
         drop(sockets);
+        assert!(!later(&mut killed), "nobody listens any more");
         host.kill().unwrap();
         host.wait().unwrap();
         recover(&mut killed.store, &killed.home).unwrap();
