@@ -5,7 +5,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -82,7 +82,7 @@ pub fn detach(program: Detached) -> Answer {
         }
         terminal::Detached::Host => {
             drop(near);
-            let code = host(program, &Launcher(Arc::new(Mutex::new(Some(far)))));
+            let code = host(program, &Launcher::new(far));
             terminal::exit_host(code)
         }
     }
@@ -113,13 +113,48 @@ fn await_answer(mut near: UnixStream) -> Answer {
     })
 }
 
-/// Answers the launcher, once. A launcher that is gone is no reason to stop.
+/// Answers the launcher, once: when the session can be found and attached to. A launcher that is gone is no reason to stop.
 #[derive(Clone, Debug)]
-struct Launcher(Arc<Mutex<Option<UnixStream>>>);
+struct Launcher(Arc<Mutex<Unanswered>>);
+
+#[derive(Debug)]
+struct Unanswered {
+    stream: Option<UnixStream>,
+    /// The session, once it is in the store.
+    recorded: Option<SessionId>,
+    /// The server listens, or there will be none.
+    served: bool,
+}
 
 impl Launcher {
+    fn new(stream: UnixStream) -> Self {
+        Self(Arc::new(Mutex::new(Unanswered { stream: Some(stream), recorded: None, served: false })))
+    }
+
+    fn recorded(&self, session: SessionId) {
+        self.note(|unanswered| unanswered.recorded = Some(session));
+    }
+
+    fn served(&self) {
+        self.note(|unanswered| unanswered.served = true);
+    }
+
+    fn note(&self, change: impl FnOnce(&mut Unanswered)) {
+        let mut unanswered = self.locked();
+        change(&mut unanswered);
+        let ready = unanswered.recorded.filter(|_| unanswered.served);
+        drop(unanswered);
+        if let Some(session) = ready {
+            self.answer(&Ok(session));
+        }
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Unanswered> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn answer(&self, answer: &Answer) {
-        let launcher = self.0.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let launcher = self.locked().stream.take();
         if let Some(mut launcher) = launcher {
             let mut bytes = serde_json::to_vec(answer).unwrap_or_default();
             bytes.push(b'\n');
@@ -155,6 +190,7 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
     let stopped = Arc::<AtomicBool>::default();
     let own = SystemProcesses.identify(own_pid());
     let stopping = Stopping::new(home.clone(), plan.agent.clone(), own, Arc::clone(&stopped));
+    let listening = launcher.clone();
     let start = move |reporter: Reporter| {
         let listener = address::bind(&home, run).and_then(|listener| {
             listener.set_nonblocking(true)?;
@@ -162,6 +198,7 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
         });
         let listener =
             listener.inspect_err(|error| tracing::error!("nobody can attach to this session: {error}")).ok();
+        listening.served();
         Server::new(Parts { home, run, listener, pump, notes, reporter, size, live, stopping }).serve();
     };
     let mut beside = Beside {
@@ -193,11 +230,11 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
     code
 }
 
-/// Answers the launcher once the session is in the store, and hands everything on to the server.
+/// Notes for the launcher that the session is in the store, and hands everything on to the server.
 fn on_news(launcher: Launcher, reporter: Reporter) -> Box<dyn Fn(RunNews) + Send> {
     Box::new(move |news: RunNews| {
         if news.recorded {
-            launcher.answer(&Ok(news.session));
+            launcher.recorded(news.session);
         }
         reporter.report(Note::News(news));
     })
@@ -231,7 +268,10 @@ impl Beside {
         });
         match thread {
             Ok(_) => self.served = Some(served),
-            Err(error) => tracing::error!("no thread for the host's server: {error}"),
+            Err(error) => {
+                tracing::error!("no thread for the host's server: {error}");
+                self.launcher.served();
+            }
         }
     }
 }
@@ -287,4 +327,31 @@ fn as_in_a_plain_terminal(launch: &mut ProgramSpec) {
         "WINDOWID",
     ];
     launch.remove.extend(named.map(Into::into));
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+
+    use super::*;
+
+    /// Of the two that have to happen, either may be the first.
+    #[test]
+    fn launcher_is_answered_when_the_session_is_recorded_and_served() {
+        let session = SessionId(uuid::Uuid::from_u128(7));
+        let steps: [fn(&Launcher, SessionId); 2] =
+            [|launcher, session| launcher.recorded(session), |launcher, _| launcher.served()];
+        for order in [[0, 1], [1, 0]] {
+            let (mut near, far) = UnixStream::pair().unwrap();
+            near.set_nonblocking(true).unwrap();
+            let launcher = Launcher::new(far);
+            steps[order[0]](&launcher, session);
+            assert_eq!(near.read(&mut [0; 8]).unwrap_err().kind(), io::ErrorKind::WouldBlock, "{order:?}");
+            steps[order[1]](&launcher, session);
+            let mut answer = String::new();
+            near.read_to_string(&mut answer).unwrap();
+            assert!(answer.contains(&session.to_string()), "{order:?}: {answer}");
+            launcher.answer(&Ok(session));
+        }
+    }
 }
