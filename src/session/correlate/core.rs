@@ -178,13 +178,11 @@ pub(super) trait Rules: fmt::Debug + Send {
             None
         };
         let value = format!("{id} by pid {pid}");
-        match why_not {
-            Some(why) => context.reject("proxy", &value, why),
-            None => {
-                context.accept("proxy", &value, "this very process calls the API in this conversation");
-                self.bind(context, id, EvidenceKind::Registry);
-            }
+        if let Some(why) = why_not {
+            return context.reject("proxy", &value, why);
         }
+        context.accept("proxy", &value, "this very process calls the API in this conversation");
+        self.bind(context, id, EvidenceKind::Registry);
     }
 
     /// The conversation the run is in became known.

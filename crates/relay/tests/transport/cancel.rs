@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use relay::CallEnd;
 
 use crate::message::{read_head, read_request, read_response};
-use crate::served::{Open, PATIENCE, SECRET, THREADS, before, connect, serve_on, settings, upstream};
+use crate::served::{Open, PATIENCE, SECRET, SEVERAL, before, connect, serve_on, settings, upstream};
 use crate::traps::ask;
 
 #[test]
@@ -80,7 +80,7 @@ fn leave_silent_stream(first: impl Fn(&TcpStream)) {
     served.join();
 }
 
-/// Many agents at once, on as many threads as a proxy has: each goes away at another moment of its answer.
+/// Many agents at once, and two threads that pass bytes on: each agent goes away at another moment of its answer.
 #[test]
 fn agents_that_go_away_at_any_moment_cancel_their_requests() {
     const AGENTS: usize = 24;
@@ -104,7 +104,7 @@ fn agents_that_go_away_at_any_moment_cancel_their_requests() {
             return;
         }
     });
-    let served = serve_on(THREADS, settings(&format!("http://{address}")), Arc::new(Open));
+    let served = serve_on(SEVERAL, settings(&format!("http://{address}")), Arc::new(Open));
     let at = served.address;
     let agents: Vec<_> = (0..AGENTS)
         .map(|agent| {

@@ -63,8 +63,8 @@ pub fn serve(settings: Settings, gate: Arc<dyn Gate>) -> Served {
     serve_on(1, settings, gate)
 }
 
-/// As many as a proxy beside an agent has.
-pub const THREADS: usize = 2;
+/// Enough for the ends of a connection to be looked at by different threads.
+pub const SEVERAL: usize = 2;
 
 pub fn serve_on(threads: usize, settings: Settings, gate: Arc<dyn Gate>) -> Served {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
