@@ -5,16 +5,20 @@ npm i --prefix target/peers ccusage@20.0.24
 python3 benches/usage.py target/dist/codemie target/peers/node_modules/.bin/ccusage
 
 A tree of Claude session files is made with plain calls alone (no forks, no copies, no revisions: what both count exactly), and a
-store with 10,000 sessions for the status line. Times are the smallest of several runs; memory is the largest resident size.
+store with 10,000 sessions for the status line and the commands of every day, `usage --by commit` and the picker among them. Times are the smallest of several runs; memory is the largest resident size.
 """
 
+import fcntl
 import json
 import os
+import pty
 import random
 import sqlite3
+import struct
 import subprocess
 import sys
 import tempfile
+import termios
 import time
 import uuid
 from datetime import datetime, timedelta, timezone
@@ -66,10 +70,11 @@ def fill_store(home, env):
         store.execute("INSERT INTO opening (session, number, reason, opened_at, transitioned_from) VALUES (?, 1, 'clear', ?, ?)",
                       (number + 10, base - age, before))
         last = session
+        # A commit every third session.
         calls = [("claude", "usage", f"m-{number}-{call}", number + 10, base - age + call, "claude-opus-4-5", 10, 20, 30, 0, 0, 0,
-                  5_000_000_000) for call in range(20)]
+                  5_000_000_000, "main", f"{number // 3:040x}") for call in range(20)]
         store.executemany("INSERT INTO record (agent, kind, key, session, at, model, input, output, cache_read, cache_write_5m,"
-                          " cache_write_1h, reasoning, cost) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?)", calls)
+                          " cache_write_1h, reasoning, cost, branch, head) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)", calls)
         store.execute("INSERT INTO total VALUES (?, 20, 200, 400, 600, 0, 0, ?, 0, 0, 0, 0, 0, 0, 0)",
                       (number + 10, 20 * 5_000_000_000))
     store.commit()
@@ -115,6 +120,40 @@ def main():
             status["session_id"] = session
             other, other_ms, other_mib = measured([CCUSAGE, "statusline", "--offline", "--no-cache"], env, json.dumps(status), runs=3)
             print(f"{title:10} {own_ms:7.1f} ms {own_mib:3.0f} MiB {other_ms:8.0f} ms {other_mib:3.0f} MiB\n  {own.strip()}\n  {other.strip()}")
+        daily(env)
+
+
+def daily(env):
+    """Commands of every day in that store, and the picker until it shows the newest session."""
+    for command in (["list"], ["list", "--json"], ["show", "s9999"], ["usage", "--by", "commit"], ["usage", "--by", "month"], ["limits"],
+                    ["budget", "show"]):
+        output, ms, mib = measured([CODEMIE, *command], env)
+        print(f"{' '.join(command):18} {ms:7.1f} ms {mib:3.0f} MiB, {len(output.splitlines())} lines")
+    print(f"{'resume (picker)':18} {min(painted('s9999', env) for _ in range(5)):7.1f} ms to its first list")
+
+
+def painted(text, env):
+    """Milliseconds until `codemie resume` on a terminal shows this."""
+    begin = time.perf_counter()
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execve(CODEMIE, [CODEMIE, "resume"], dict(env, TERM="xterm-256color"))
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", 40, 140, 0, 0))
+    shown = b""
+    while text.encode() not in shown:
+        piece = os.read(terminal, 65536)
+        assert piece, shown
+        shown += piece
+    elapsed = (time.perf_counter() - begin) * 1000
+    os.write(terminal, b"\x1b")
+    try:
+        while os.read(terminal, 65536):
+            pass
+    except OSError:
+        pass  # its end: the terminal has no other side any more
+    os.waitpid(pid, 0)
+    os.close(terminal)
+    return elapsed
 
 
 def same(name, own, other):
