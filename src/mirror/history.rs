@@ -234,18 +234,23 @@ impl HistoryFeed {
             drop(waited.unwrap_or_else(PoisonError::into_inner));
             let outcome = runtime.block_on(brought_up_to_date(&mut mirror, home));
             // The numbers can be shown before the titles are read.
-            let outcome = outcome.map(|storage| self.locked().storage = Some(storage));
+            self.locked().take(outcome);
             self.titles.refresh(registry::AGENTS, &Origin::of_this_process(), SystemClock.now());
             let mut progress = self.locked();
             (progress.wanted, progress.read_at) = (false, Some(Instant::now()));
-            progress.state = match outcome {
-                Ok(()) => HistoryState::UpToDate,
-                Err(error) => {
-                    tracing::warn!(%error, "the history is not up to date");
-                    HistoryState::Failed(error.to_string())
-                }
-            };
             self.changed.notify_all();
+        }
+    }
+}
+
+impl ReadingProgress {
+    fn take(&mut self, outcome: Result<Arc<Sqlite>, Error>) {
+        match outcome {
+            Ok(storage) => (self.storage, self.state) = (Some(storage), HistoryState::UpToDate),
+            Err(error) => {
+                tracing::warn!(%error, "the history is not up to date");
+                self.state = HistoryState::Failed(error.to_string());
+            }
         }
     }
 }

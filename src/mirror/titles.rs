@@ -1,7 +1,7 @@
 //! Titles of the conversations that never ran through codemie, for the local dashboard: shown and searched.
 //!
-//! Promises: a conversation's beginning is read once, and again when its file has changed. A page never waits for that: the
-//! thread that reads the history looks through the files, and pages get what is known.
+//! Promises: a conversation's beginning is read once, and again when its file has changed. The thread that reads the history looks
+//! through the files, and a page waits for it no longer than for the history itself.
 
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
@@ -18,6 +18,10 @@ use wire::{AgentSessionId, Timestamp};
 
 /// So many files are looked at, the newest. Nobody pages through more.
 const MOST: usize = 2000;
+
+/// In so many of them, the newest, a title that the agent keeps outside of the file is looked for each time: Codex keeps all of them in
+/// one file, which is read for each. In the others when they have changed.
+const MOST_APART: usize = 50;
 
 #[derive(Debug, Default)]
 pub struct UnwrappedTitles(Mutex<HashMap<PathBuf, TitledFile>>);
@@ -57,9 +61,12 @@ impl UnwrappedTitles {
         let mut listed = scan::session_files(agents, &|name| origin.var(name)).files;
         listed.sort_by_key(|listed| std::cmp::Reverse(listed.modified));
         listed.truncate(MOST);
-        for file in &listed {
+        for (place, file) in listed.iter().enumerate() {
             let stamp = (file.bytes, file.modified);
             let known = self.known().get(&file.file.path).filter(|known| known.stamp == Some(stamp)).cloned();
+            if known.is_some() && place >= MOST_APART {
+                continue;
+            }
             let mut titled = known.unwrap_or_else(|| TitledFile {
                 stamp: is_settled(file.modified, now).then_some(stamp),
                 conversation: read(agents, file, origin),
