@@ -122,14 +122,14 @@ impl Gate for BudgetGate {
             return Box::pin(std::future::ready(Verdict::Go));
         };
         Box::pin(async move {
-            let state = Arc::clone(&self.0);
-            let Some(caller) = (state.caller)(request) else { return Verdict::Go };
-            let (number, path) = (request.number, request.path.clone());
-            let body = request.body.clone().unwrap_or_default();
+            // On a thread of its own: who calls may stand in the body, which may be long.
+            let (state, request) = (Arc::clone(&self.0), request.clone());
             let abandoned = Arc::new(AtomicBool::new(false));
             let given_up = Arc::clone(&abandoned);
             let asked = tokio::task::spawn_blocking(move || {
-                state.ask(&budgets, &prices, number, &caller, &path, &body, &given_up)
+                let Some(caller) = (state.caller)(&request) else { return Ok(Verdict::Go) };
+                let body = request.body.as_deref().unwrap_or_default();
+                state.ask(&budgets, &prices, request.number, &caller, &request.path, body, &given_up)
             });
             match tokio::time::timeout(PATIENCE, asked).await {
                 Ok(Ok(Ok(verdict))) => verdict,

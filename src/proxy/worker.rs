@@ -48,8 +48,9 @@ pub fn run() -> io::Result<()> {
 }
 
 /// One thread passes bytes on. A request goes from the agent's connection to the API's and back: between two threads each step
-/// would wake the other one, some ten microseconds before the first byte. What takes longer than a handshake with the API is done
-/// elsewhere: the ledger has a thread of its own, the store is asked on another.
+/// would wake the other one, some ten microseconds before the first byte. The ledger has a thread of its own, and the store is asked
+/// on another. What stays here besides bytes: handshakes with the API, compressed bodies of requests, a line in the journal for each
+/// call.
 pub fn runtime() -> io::Result<Runtime> {
     tokio::runtime::Builder::new_current_thread().enable_all().build()
 }
