@@ -62,7 +62,7 @@ pub struct List {
     /// Only on this branch, or one whose name contains it
     #[arg(long, value_name = "BRANCH")]
     pub branch: Option<String>,
-    /// Only in this state
+    /// Only in this state: those that were stopped have failed, those that were cleared are completed
     #[arg(long, value_name = "STATUS")]
     pub status: Option<StatusName>,
     /// Only those that used this model, or one whose name contains it

@@ -27,7 +27,7 @@ use crate::session::{publish, quota};
 use crate::store::{Evidence, EvidenceVerdict, Store, Tx};
 use system::clock::{Clock, SystemClock};
 use wire::event::Source;
-use wire::{AgentSessionId, CallKind, RandomIds, RunId, SessionId, Timestamp, Utilization};
+use wire::{AgentSessionId, CallKind, Pid, RandomIds, RunId, SessionId, Timestamp, Utilization};
 
 /// Calls on their way to the thread. Each may hold its request's body until it has been looked at.
 const QUEUE: usize = 256;
@@ -246,8 +246,8 @@ struct Book {
     pending: VecDeque<Entry>,
     /// Conversations that are noted as evidence already.
     noted: HashSet<AgentSessionId>,
-    /// Conversations whose callers are noted.
-    callers: HashSet<AgentSessionId>,
+    /// Conversations, each with a process that called the API in it, that are noted.
+    callers: HashSet<(AgentSessionId, Pid)>,
     refused: bool,
     /// Something was stored.
     changed: bool,
@@ -390,9 +390,10 @@ impl Book {
                     note(tx, session, run, call.at, conversation)?;
                     newly.push(conversation.clone());
                 }
-                if let (Some(conversation), Fate::Waiting) = (&call.conversation, fate)
+                if let (Some(conversation), Some(run)) = (&call.conversation, run)
                     && call.kind == CallKind::Main
                     && call.subagent.is_none()
+                    && is_elsewhere(tx, run, fate)?
                 {
                     callers.push((conversation.clone(), *peer));
                 }
@@ -418,22 +419,35 @@ impl Book {
     }
 }
 
+/// Whether a call is of a conversation that its run was not in yet, as far as is known.
+fn is_elsewhere(tx: &Tx<'_>, run: RunId, fate: Fate) -> Result<bool, crate::session::Error> {
+    Ok(match fate {
+        Fate::Waiting => true,
+        Fate::Recorded(session) => match tx.session(session)? {
+            Some(session) => !tx.has_stayed(run, session.n)?,
+            None => false,
+        },
+        Fate::Pruned | Fate::Nothing => false,
+    })
+}
+
 impl Book {
-    /// Who has called the API in conversations that no session is bound to: the run's tracker may know the process.
+    /// Who has called the API in conversations that the run was not in yet: the run's tracker may know the process.
     fn note_callers(&mut self, callers: Vec<(AgentSessionId, Peer)>) {
         let (Some(run), Some(store)) = (self.run, &mut self.store) else { return };
         for (conversation, peer) in callers {
-            if self.callers.contains(&conversation) {
-                continue;
-            }
             // `None` where the connection is closed by now: the next call has one.
             let Some(pid) = peer.process() else { continue };
-            let written: Result<(), crate::store::Error> =
+            if self.callers.contains(&(conversation.clone(), pid)) {
+                continue;
+            }
+            let noted: Result<bool, crate::store::Error> =
                 store.write(|tx| tx.note_caller(run, &conversation, pid));
-            match written {
-                Ok(()) => {
-                    self.callers.insert(conversation);
+            match noted {
+                Ok(true) => {
+                    self.callers.insert((conversation, pid));
                 }
+                Ok(false) => {} // the run is not in the store yet
                 Err(error) => tracing::warn!("a caller is not noted: {error}"),
             }
         }

@@ -301,13 +301,13 @@ fn same_tokens(session: i64, tokens: &Tokens, at: Timestamp) -> [i64; 7] {
 }
 
 impl Tx<'_> {
-    /// A process has asked the model in a conversation, through the proxy of this run.
-    pub fn note_caller(&self, run: RunId, conversation: &AgentSessionId, pid: Pid) -> Result<(), Error> {
+    /// A process has asked the model in a conversation, through the proxy of this run. `false`: no such run is stored yet.
+    pub fn note_caller(&self, run: RunId, conversation: &AgentSessionId, pid: Pid) -> Result<bool, Error> {
         self.run(
-            "INSERT OR IGNORE INTO caller SELECT n, ?2, ?3 FROM run WHERE id = ?1",
+            "INSERT OR REPLACE INTO caller SELECT n, ?2, ?3 FROM run WHERE id = ?1",
             params![run, conversation, pid.0],
         )
-        .map(drop)
+        .map(|rows| rows > 0)
     }
 
     pub(crate) fn add_record_alias(
@@ -409,7 +409,8 @@ impl Tx<'_> {
                 params![before, agent],
             )?;
         }
-        Ok(())
+        let of_ended = "DELETE FROM caller WHERE run IN (SELECT n FROM run WHERE ended_at < ?1)";
+        self.run(of_ended, [before]).map(drop)
     }
 
     pub(crate) fn stop_waiting(&self, waiting: i64) -> Result<(), Error> {

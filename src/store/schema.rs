@@ -618,7 +618,7 @@ CREATE INDEX opening_came_from ON opening (transitioned_from) WHERE transitioned
 
 /// Evidence of the proxy's.
 const V14: &str = "
--- Which process of a run has asked the model in which conversation. Kept only where the conversation was no known session then.
+-- Which process of a run has asked the model in which conversation, where the run was not known to be in that one.
 CREATE TABLE caller (
   run          INTEGER NOT NULL REFERENCES run (n) ON DELETE CASCADE,
   conversation TEXT NOT NULL,

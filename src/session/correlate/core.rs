@@ -61,6 +61,12 @@ impl RunState {
         }
     }
 
+    /// A further process is this run's agent. What was judged of its calls is judged again.
+    pub(super) fn adopt(&mut self, process: ProcessId) {
+        self.processes.push(process);
+        self.called.retain(|(_, pid)| *pid != process.pid);
+    }
+
     pub(super) fn current(&self) -> Option<&AgentSessionId> {
         self.current.as_ref().map(|current| &current.id)
     }
@@ -167,10 +173,12 @@ pub(super) trait Rules: fmt::Debug + Send {
     /// One of our processes asks the model in a conversation. That decides where the run is while nobody else knows.
     fn called(&mut self, context: &mut Context<'_>, id: AgentSessionId, pid: Pid) {
         let run = &mut *context.run;
-        if run.current.is_some() || run.has_departed(&id) || !run.called.insert((id.clone(), pid)) {
+        let is_ours = run.process(pid).is_some();
+        let is_known = run.current.is_some() || run.has_departed(&id);
+        if is_ours && is_known || !run.called.insert((id.clone(), pid)) {
             return;
         }
-        let why_not = if run.process(pid).is_none() {
+        let why_not = if !is_ours {
             Some("the process that calls the API is not the agent's own")
         } else if !run.candidates.is_empty() && !run.candidates.contains(&id) {
             Some("none of the conversations that may have followed")
@@ -305,12 +313,15 @@ mod tests {
         assert_eq!(call(&mut context, "nested", Pid(4711)), (vec![], None), "it is explained once");
         assert_eq!(call(&mut context, "a", own), (accepted.clone(), Some("a".to_owned())));
         assert_eq!(call(&mut context, "b", own), (vec![], Some("a".to_owned())), "the run is in one already");
+        assert_eq!(call(&mut context, "other", Pid(12)), (rejected.clone(), Some("a".to_owned())));
         // After a clear to one of two.
         context.transition(TransitionKind::Clear, None, EvidenceKind::Log);
         context.run.candidates = vec![id("c"), id("d")];
         assert_eq!(call(&mut context, "a", own), (vec![], None), "a call of the conversation that was left");
-        assert_eq!(call(&mut context, "e", own), (rejected, None));
-        assert_eq!(call(&mut context, "d", own), (accepted, Some("d".to_owned())));
+        assert_eq!(call(&mut context, "e", own), (rejected.clone(), None));
+        assert_eq!(call(&mut context, "d", Pid(101)), (rejected, None), "of a process that nobody knows");
+        context.run.adopt(ProcessId { pid: Pid(101), start: StartTime(9) });
+        assert_eq!(call(&mut context, "d", Pid(101)), (accepted, Some("d".to_owned())));
         assert!(context.run.candidates.is_empty());
     }
 }

@@ -81,7 +81,7 @@ impl Correlator {
 
     /// A further process is this run's agent: the launcher was a script, or handed over.
     pub fn adopt(&mut self, process: ProcessId) {
-        self.run.processes.push(process);
+        self.run.adopt(process);
     }
 
     /// When, after `now`, a [`Signal::Tick`] may change something.
