@@ -65,7 +65,8 @@ pub fn run(args: &Prices, home: &Home, out: &mut dyn Write) -> anyhow::Result<Ex
     Ok(ExitCode::SUCCESS)
 }
 
-/// Own prices first, then the table, each by name. A name that is in the table by another spelling is found by it.
+/// The model that is asked for, own prices, then the table, each by name. A name that is in the table by another spelling is found by
+/// it.
 fn rows(list: &PriceList, uses: &[OwnPriceUse], wanted: Option<&str>) -> Vec<Row> {
     let matches = |model: &str| wanted.is_none_or(|wanted| model.contains(wanted));
     let own = list.own().iter().filter(|(model, _)| matches(model)).map(|(model, rates)| {
@@ -94,6 +95,8 @@ fn rows(list: &PriceList, uses: &[OwnPriceUse], wanted: Option<&str>) -> Vec<Row
                 .map(|rates| row(model, &rates, "table")),
         );
     }
+    // The same model of other providers has the name as a part.
+    rows.sort_by_key(|row| wanted != Some(row.model.as_str()));
     rows
 }
 
@@ -211,5 +214,12 @@ mod tests {
         let spelled = rows(&PriceList::default(), &[], Some("anthropic/claude-opus-4-8[1m]"));
         assert_eq!((spelled.len(), spelled[0].input), (1, 5.0));
         assert!(drawn(&[], &[], Some("nobody"), style).starts_with("No price for nobody."));
+    }
+    #[test]
+    fn the_model_that_is_asked_for_stands_before_those_that_contain_its_name() {
+        let found = rows(&PriceList::with_own([]), &[], Some("claude-opus-4-8"));
+        let names: Vec<&str> = found.iter().map(|row| row.model.as_str()).collect();
+        assert_eq!(names[0], "claude-opus-4-8");
+        assert!(names.len() > 2 && names[1..].is_sorted(), "{names:?}");
     }
 }
