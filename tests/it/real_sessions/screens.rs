@@ -387,8 +387,8 @@ fn resume_menu(screens: &Screens) {
     run.exit();
     drop(run);
     let run = screens.launch(&["--resume"]);
-    // By its prompt, or by the title that the agent has made by now.
-    wait_shown(&run, "seconds ago");
+    // The ages of the conversations change by the second; this stands below them.
+    wait_shown(&run, "Ctrl+A to show all projects");
     screens.expect(&run, "dialog", "resume", None, Some("conversation"));
 }
 
