@@ -72,6 +72,31 @@ fn messages_the_final_usage_wins_and_zeros_of_the_input_do_not() {
 }
 
 #[test]
+fn further_content_is_passed_over_by_its_type() {
+    let broken = r#"{"type":"content_block_delta","index":0,"delta":{oops"#;
+    let spaced = r#"{"type": "content_block_delta","index":0,"delta":{oops"#;
+    let expected = metered("msg_1", "claude-opus-4-8", [11, 21, 1001, 60, 41, 7]);
+    let misread = Metered { unread: Some(Unread::Form), ..expected.clone() };
+    for (deltas, expected) in [
+        ([DELTA, broken], &expected),
+        ([broken, DELTA], &misread),
+        ([DELTA, spaced], &misread),
+        ([EMPTY_DELTA, broken], &misread),
+    ] {
+        let stream = events(&[&[START, BLOCK], &deltas[..], &[END, STOP]].concat());
+        assert_eq!(&read(Api::Messages, &stream), expected, "{stream}");
+    }
+    let created = r#"{"type":"response.created","response":{"id":"resp_1","model":"m"}}"#;
+    let delta = r#"{"type":"response.output_text.delta","delta":"Hi"}"#;
+    let broken = r#"{"type":"response.reasoning_summary_text.delta","delta":oops"#;
+    let end = r#"{"type":"response.completed","response":{"usage":{"input_tokens":10,"output_tokens":3}}}"#;
+    assert_eq!(
+        read(Api::Responses, &events(&[created, delta, broken, end])),
+        metered("resp_1", "m", [10, 3, 0, 0, 0, 0])
+    );
+}
+
+#[test]
 fn messages_later_input_replaces_earlier() {
     let end = r#"{"type":"message_delta","delta":{},"usage":{"input_tokens":12,"cache_read_input_tokens":2000,"cache_creation_input_tokens":300,"cache_creation":{"ephemeral_5m_input_tokens":100,"ephemeral_1h_input_tokens":200},"output_tokens":5,"speed":"fast"}}"#;
     let expected =

@@ -107,11 +107,16 @@ struct Reading {
     scanner: Scanner,
     facts: Facts,
     account: Account,
-    /// The event's first bytes, as far as [`DONE`] is long.
+    /// The event's first bytes, [`HEAD`] at most.
     head: Vec<u8>,
+    /// The rest of the event is passed over.
+    is_passed_over: bool,
     /// The event has ended as a document already.
     applied: bool,
 }
+
+/// Enough to know an event's type by.
+const HEAD: usize = 64;
 
 /// The data of the last event of Chat Completions.
 const DONE: &[u8] = b"[DONE]";
@@ -124,6 +129,7 @@ impl Reading {
             facts: Facts::default(),
             account: Account::new(api),
             head: Vec::new(),
+            is_passed_over: false,
             applied: false,
         }
     }
@@ -151,7 +157,7 @@ impl Reading {
 
     fn finish(&mut self) {
         // An event whose last line end is missing was applied when its document closed.
-        if self.form == Form::Event && self.head == DONE {
+        if self.form == Form::Event && self.head.starts_with(DONE) {
             self.account.done();
         }
         self.account.apply_cut(&self.facts, self.form);
@@ -159,14 +165,20 @@ impl Reading {
 }
 
 impl Events for Reading {
+    /// Most events of a stream are a few more words each. Once the model is known to have written something, nothing in them counts.
     fn data(&mut self, bytes: &[u8]) {
-        let room = DONE.len().saturating_sub(self.head.len());
+        let room = HEAD.saturating_sub(self.head.len());
         self.head.extend_from_slice(&bytes[..bytes.len().min(room)]);
-        self.json(bytes);
+        self.is_passed_over = self.is_passed_over || self.account.is_further_content(&self.head);
+        if !self.is_passed_over {
+            self.json(bytes);
+        }
     }
 
     fn event_ends(&mut self) {
-        if self.head.starts_with(DONE) {
+        if std::mem::take(&mut self.is_passed_over) {
+            // It has no facts.
+        } else if self.head.starts_with(DONE) {
             self.account.done();
         } else if !self.applied {
             self.account.apply_cut(&self.facts, self.form);

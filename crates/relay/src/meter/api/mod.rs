@@ -117,6 +117,24 @@ impl Account {
             };
     }
 
+    /// Whether an event that begins like this only holds more of what the model writes, which it has begun to do before. Seen from
+    /// the event's type where that comes first, as the vendors write it.
+    pub(super) fn is_further_content(&self, head: &[u8]) -> bool {
+        let kind = || {
+            let kind = head.strip_prefix(b"{\"type\":\"")?;
+            kind.get(..memchr::memchr(b'"', kind)?)
+        };
+        self.has_content
+            && match self.api {
+                Api::Messages => kind() == Some(b"content_block_delta"),
+                Api::Responses => {
+                    kind().is_some_and(|kind| kind.starts_with(b"response.") && kind.ends_with(b".delta"))
+                }
+                // Each of their events may have the numbers.
+                Api::ChatCompletions | Api::Gemini => false,
+            }
+    }
+
     /// The answer's own sign of its end, where that is no event: `[DONE]`, or the end of a document.
     pub(super) fn done(&mut self) {
         self.metered.finished = true;
