@@ -145,10 +145,20 @@ pub(crate) fn without_credentials(headers: &HeaderMap, also: Option<&HeaderName>
 }
 
 /// By parts of the name: gateways have names of their own, and a header too many is left out rather than one too few.
+/// In one pass, because it is on the way of every request: nine searches in seven names took 4 µs.
 fn is_credential(name: &str) -> bool {
-    ["auth", "cookie", "api-key", "apikey", "token", "secret", "password", "credential", "signature"]
-        .iter()
-        .any(|part| name.contains(part))
+    let name = name.as_bytes();
+    (0..name.len()).any(|at| {
+        let parts: &[&str] = match name[at] {
+            b'a' => &["auth", "api-key", "apikey"],
+            b'c' => &["cookie", "credential"],
+            b'p' => &["password"],
+            b's' => &["secret", "signature"],
+            b't' => &["token"],
+            _ => return false,
+        };
+        parts.iter().any(|part| name[at..].starts_with(part.as_bytes()))
+    })
 }
 
 fn is_of_one_hop(name: &HeaderName) -> bool {
