@@ -191,7 +191,8 @@ impl Body for RequestBody {
                 if let Some(data) = frame.data_ref() {
                     self.upload.add(data);
                 }
-                if self.is_end_stream() {
+                // hyper asks for nothing after trailers.
+                if frame.is_trailers() || self.is_end_stream() {
                     self.upload.finish();
                 }
             }

@@ -251,13 +251,16 @@ fn connections_are_used_again() {
         }
     });
     let served = before(address);
-    for _ in 0..20 {
-        let answer = ask(
-            &served.connect(),
-            "POST /SECRET/v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx",
-        );
-        assert_eq!(answer.text(), "ok");
-        served.call();
+    for end in [
+        "content-length: 1\r\n\r\nx",
+        "transfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n1\r\nx\r\n0\r\nx-sum: 1\r\n\r\n",
+    ] {
+        for _ in 0..20 {
+            let request = format!("POST /SECRET/v1/messages HTTP/1.1\r\nhost: x\r\n{end}");
+            assert_eq!(ask(&served.connect(), &request).text(), "ok");
+            let body = served.call().request.body;
+            assert_eq!(body.as_deref(), Some(b"x".as_slice()), "{end:?}");
+        }
     }
     assert_eq!(connections.load(Ordering::SeqCst), 1);
     served.join();
