@@ -126,6 +126,10 @@ impl RequestBody {
         self.permission = None;
     }
 
+    pub fn upload(&self) -> &Arc<Upload> {
+        &self.upload
+    }
+
     pub fn is_asked_for(&self) -> bool {
         self.permission.is_none()
     }
@@ -291,7 +295,11 @@ impl Body for AnswerBody {
         if passed.broken.is_some() {
             return if is_unwritten { Poll::Pending } else { Poll::Ready(passed.broken.take().map(Err)) };
         }
-        match ready!(Pin::new(&mut passed.body).poll_frame(cx)) {
+        let frame = match &mut passed.link {
+            Some(link) => link.poll_frame(cx, &mut passed.body),
+            None => Pin::new(&mut passed.body).poll_frame(cx),
+        };
+        match ready!(frame) {
             Some(Ok(frame)) => {
                 if let Some(data) = frame.data_ref() {
                     passed.exchange.forwarded(data);

@@ -7,7 +7,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
 use std::time::Duration;
@@ -23,9 +23,7 @@ use crate::peer;
 #[derive(Debug, Default)]
 pub(crate) struct Conversation {
     doing: Mutex<Doing>,
-    /// Pieces of answers that were handed to hyper, more of which may follow at once.
-    pieces: AtomicUsize,
-    /// Whether the last of them waits to be written.
+    /// Whether a piece of an answer that was handed to hyper waits to be written.
     is_unwritten: AtomicBool,
     /// Whether the answer's body asks to be polled once that is written.
     wants_poll: AtomicBool,
@@ -63,7 +61,6 @@ impl Turn {
 
     /// A piece of the answer was handed to hyper, and it is not the last.
     pub fn handed_on(&self) {
-        self.0.pieces.fetch_add(1, Ordering::Relaxed);
         self.0.is_unwritten.store(true, Ordering::Relaxed);
     }
 
@@ -97,16 +94,7 @@ pub(crate) struct AgentStream {
     peer: SocketAddr,
     own: SocketAddr,
     end: End,
-    /// How many pieces of answers were seen when a write was last put off.
-    pieces: usize,
-    put_off: usize,
 }
-
-/// The connection to the API hands over one chunk at a time and has its turn in between. An answer that comes in a burst would be
-/// written with a system call for each of its events: 7 µs each, while the reader of the first one waits for the processor. So a
-/// write waits for the turns of others as long as each of them brings another piece; no timer, and nothing waits that stands alone.
-/// hyper holds 16 pieces at most.
-const MOST_PUT_OFF: usize = 16;
 
 #[derive(Debug)]
 enum End {
@@ -160,20 +148,7 @@ impl AgentStream {
         peer: SocketAddr,
         own: SocketAddr,
     ) -> Self {
-        Self { stream, conversation, peer, own, end: End::Open, pieces: 0, put_off: 0 }
-    }
-
-    /// Whether the write that hyper asks for now is better made a moment later.
-    fn puts_off(&mut self, cx: &Context<'_>) -> bool {
-        let pieces = self.conversation.pieces.load(Ordering::Relaxed);
-        if pieces == self.pieces || self.put_off == MOST_PUT_OFF {
-            self.put_off = 0;
-            return false;
-        }
-        self.pieces = pieces;
-        self.put_off += 1;
-        cx.waker().wake_by_ref();
-        true
+        Self { stream, conversation, peer, own, end: End::Open }
     }
 
     fn is_held_open(&self) -> bool {
@@ -217,9 +192,6 @@ impl AsyncRead for AgentStream {
 
 impl AsyncWrite for AgentStream {
     fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        if self.puts_off(cx) {
-            return Poll::Pending;
-        }
         Pin::new(&mut self.stream).poll_write(cx, bytes)
     }
 
@@ -228,9 +200,6 @@ impl AsyncWrite for AgentStream {
         cx: &mut Context<'_>,
         bytes: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
-        if self.puts_off(cx) {
-            return Poll::Pending;
-        }
         Pin::new(&mut self.stream).poll_write_vectored(cx, bytes)
     }
 

@@ -61,7 +61,7 @@ impl Lane {
     async fn added(&self) -> Result<Vec<(HeaderName, HeaderValue)>, String> {
         let mut added = self.added.clone();
         if let Some(credentials) = &self.credentials {
-            added.push((credentials.header().clone(), credentials.value().await?));
+            added.push((credentials.header().clone(), Box::pin(credentials.value()).await?));
         }
         Ok(added)
     }
@@ -132,7 +132,7 @@ impl Relay {
         let upgrade = exchange.transport() == Transport::WebSocket;
         let draft = Draft { method: parts.method, path, headers: parts.headers, added: Vec::new(), upgrade };
         if upgrade {
-            return self.websocket(lane, draft, exchange, extensions, body).await;
+            return Box::pin(self.websocket(lane, draft, exchange, extensions, body)).await;
         }
         self.http(lane, draft, exchange, extensions, body).await
     }

@@ -19,7 +19,8 @@ use rustls::ClientConfig;
 use tokio::sync::OnceCell;
 use tower_service::Service;
 
-use super::pool::{Sender, Two};
+use super::driver::Driver;
+use super::pool::{One, Sender, Two};
 use super::tls::{self, Tls};
 use crate::serve::Proxies;
 
@@ -179,7 +180,7 @@ impl Network {
     }
 }
 
-/// Connects and agrees on the version of HTTP. The connection is then driven by a task of its own.
+/// Connects and agrees on the version of HTTP. HTTP/2, which carries many requests, is then driven by a task of its own.
 async fn open<C>(mut connector: C, to: Uri) -> Result<Sender, String>
 where
     C: Service<Uri>,
@@ -211,12 +212,7 @@ where
         .handshake(stream)
         .await
         .map_err(|error| chain(&error))?;
-    let driver = tokio::spawn(async move {
-        if let Err(error) = connection.with_upgrades().await {
-            tracing::debug!(%error, "connection to the API ended");
-        }
-    });
-    Ok(Sender::One(sender, driver.abort_handle()))
+    Ok(Sender::One(One::new(sender, Driver::new(connection.with_upgrades()))))
 }
 
 /// An error and its causes, each once.

@@ -1,6 +1,7 @@
 //! One API: its address, its connections, and the sending of a request, once.
 
 mod connect;
+mod driver;
 mod pool;
 mod tls;
 
@@ -101,7 +102,8 @@ impl Upstream {
             let is_new = pooled.is_none();
             let sender = match pooled {
                 Some(sender) => sender,
-                None => match self.connect(draft.upgrade).await {
+                // Boxed: it needs 13 kB, which would be moved about with every request, on the few that open a connection, too.
+                None => match Box::pin(self.connect(draft.upgrade)).await {
                     Ok(sender) => sender,
                     Err(error) => return Err(SendError::NotConnected(error, body)),
                 },

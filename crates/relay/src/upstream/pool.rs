@@ -1,24 +1,48 @@
 //! Connections to one upstream that are open and can be used again.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::future::{Future, poll_fn};
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
+use bytes::Bytes;
 use http::{Request, Response};
-use hyper::body::Incoming;
+use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::{TrySendError, http1, http2};
 use system::clock::{Clock, SystemClock};
-use tokio::task::AbortHandle;
+use tokio::runtime::Handle;
+use tokio::task::coop::unconstrained;
 use wire::Timestamp;
 
+use super::driver::Driver;
 use crate::body::{RequestBody, Upload};
 use crate::head::Hop;
 
 /// An open connection.
 #[derive(Debug)]
 pub(crate) enum Sender {
-    /// Carries one request at a time.
-    One(http1::SendRequest<RequestBody>, AbortHandle),
+    One(One),
     Two(Two),
+}
+
+/// Carries one request at a time.
+#[derive(Debug)]
+pub(crate) struct One {
+    sender: http1::SendRequest<RequestBody>,
+    driver: Driver,
+}
+
+impl One {
+    pub fn new(sender: http1::SendRequest<RequestBody>, driver: Driver) -> Self {
+        Self { sender, driver }
+    }
+
+    /// Between two requests nobody moves it: what has happened since is seen here.
+    fn is_open(&mut self) -> bool {
+        self.driver.advance(&Context::from_waker(Waker::noop()));
+        !self.sender.is_closed()
+    }
 }
 
 /// Carries many at once. Clones are counted, to know how many it carries now.
@@ -37,7 +61,7 @@ impl Two {
 impl Sender {
     pub fn hop(&self) -> Hop {
         match self {
-            Self::One(..) => Hop::One,
+            Self::One(_) => Hop::One,
             Self::Two(_) => Hop::Two,
         }
     }
@@ -53,14 +77,18 @@ const MOST_IDLE: usize = 64;
 /// Servers allow 100 requests on a connection or more; those beyond would wait in line.
 const MOST_STREAMS: usize = 100;
 
+/// How often idle connections are looked at: those that their server has closed, or that are too old, are closed then.
+const SWEEP: Duration = Duration::from_secs(2);
+
 #[derive(Debug, Default)]
 pub(crate) struct Pool(Mutex<Connections>);
 
 #[derive(Debug, Default)]
 struct Connections {
     /// The last used one is at the end, and used first.
-    one: Vec<(Timestamp, http1::SendRequest<RequestBody>, AbortHandle)>,
+    one: Vec<(Timestamp, One)>,
     two: Vec<(Timestamp, Two)>,
+    is_swept: bool,
 }
 
 impl Pool {
@@ -70,19 +98,26 @@ impl Pool {
         let mut connections = self.lock();
         connections.two.retain(|(used, two)| {
             let busy = Arc::strong_count(&two.users) > 1;
-            !two.sender.is_closed() && (busy || now.since(*used) < IDLE_LIMIT)
+            !two.sender.is_closed() && (busy || is_fresh(*used, now))
         });
         let room = |two: &Two| Arc::strong_count(&two.users) - 1 < MOST_STREAMS;
         if let Some((used, two)) = connections.two.iter_mut().find(|(_, two)| room(two)) {
             *used = now;
             return Some(Sender::Two(two.clone()));
         }
-        // The wall clock, because the other one stands still while a laptop sleeps.
-        connections.one.retain(|(used, sender, _)| !sender.is_closed() && now.since(*used) < IDLE_LIMIT);
-        // Its task may not have seen yet that the last answer is over.
-        let free = connections.one.iter().rposition(|(_, sender, _)| sender.is_ready())?;
-        let (_, sender, driver) = connections.one.remove(free);
-        Some(Sender::One(sender, driver))
+        for index in (0..connections.one.len()).rev() {
+            let (used, one) = &mut connections.one[index];
+            let is_usable = is_fresh(*used, now) && one.is_open();
+            // One with a task of its own may not have seen yet that its last answer is over.
+            if is_usable && !one.sender.is_ready() {
+                continue;
+            }
+            let (_, one) = connections.one.remove(index);
+            if is_usable {
+                return Some(Sender::One(one));
+            }
+        }
+        None
     }
 
     /// Others may use it beside the one who opened it.
@@ -92,12 +127,27 @@ impl Pool {
         }
     }
 
-    fn put_back(&self, sender: http1::SendRequest<RequestBody>, driver: AbortHandle) {
+    fn put_back(self: &Arc<Self>, one: One) {
         let mut connections = self.lock();
         if connections.one.len() == MOST_IDLE {
             connections.one.remove(0);
         }
-        connections.one.push((SystemClock.now(), sender, driver));
+        connections.one.push((SystemClock.now(), one));
+        if !connections.is_swept
+            && let Ok(runtime) = Handle::try_current()
+        {
+            connections.is_swept = true;
+            runtime.spawn(sweep(Arc::downgrade(self)));
+        }
+    }
+
+    /// Whether any idle connection is left.
+    fn close_stale(&self) -> bool {
+        let now = SystemClock.now();
+        let mut connections = self.lock();
+        connections.one.retain_mut(|(used, one)| is_fresh(*used, now) && one.is_open());
+        connections.is_swept = !connections.one.is_empty();
+        connections.is_swept
     }
 
     fn lock(&self) -> MutexGuard<'_, Connections> {
@@ -105,34 +155,31 @@ impl Pool {
     }
 }
 
-/// The connection that an exchange uses. Dropped in the middle, it cancels the request.
-#[derive(Debug)]
-pub(crate) struct Link {
-    sender: Sender,
-    pool: Arc<Pool>,
-    cancel: Cancel,
+/// By the wall clock, because the other one stands still while a laptop sleeps.
+fn is_fresh(used: Timestamp, now: Timestamp) -> bool {
+    now.since(used) < IDLE_LIMIT
 }
 
-/// Over HTTP/1.1 a request is cancelled by closing its connection. hyper does so, too, when an answer is dropped; it does not where
-/// the body of a request waits to be asked for (`Expect`), which nothing but this would end. Over HTTP/2 hyper resets the stream.
-#[derive(Debug)]
-struct Cancel(Option<AbortHandle>);
-
-impl Drop for Cancel {
-    fn drop(&mut self) {
-        if let Some(driver) = &self.0 {
-            driver.abort();
+async fn sweep(pool: Weak<Pool>) {
+    loop {
+        tokio::time::sleep(SWEEP).await;
+        if !pool.upgrade().is_some_and(|pool| pool.close_stale()) {
+            return;
         }
     }
 }
 
+/// The connection that an exchange uses. Dropped in the middle, it cancels the request: over HTTP/1.1 its connection is closed, over
+/// HTTP/2 hyper resets the stream.
+#[derive(Debug)]
+pub(crate) struct Link {
+    sender: Sender,
+    pool: Arc<Pool>,
+}
+
 impl Link {
     pub fn new(sender: Sender, pool: Arc<Pool>) -> Self {
-        let cancel = match &sender {
-            Sender::One(_, driver) => Some(driver.clone()),
-            Sender::Two(_) => None,
-        };
-        Self { sender, pool, cancel: Cancel(cancel) }
+        Self { sender, pool }
     }
 
     /// On failure the request comes back where hyper had not begun to write it.
@@ -140,25 +187,54 @@ impl Link {
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
+        let One { sender, driver } = match &mut self.sender {
+            Sender::One(one) => one,
+            Sender::Two(two) => return two.sender.try_send_request(request).await,
+        };
+        let upload = request.body().upload().clone();
+        // Unconstrained: where a task has done much in a turn, tokio holds a value back and wakes later whoever asked for it. The
+        // driver is asked without a waker.
+        let mut answer = pin!(unconstrained(sender.try_send_request(request)));
+        let answer = poll_fn(|cx| driver.advance_and_take(cx, |cx| answer.as_mut().poll(cx))).await;
+        // An agent may read nothing before it has sent its whole body. If this waited for its reading, both would wait for ever.
+        if !upload.is_done() {
+            driver.set_apart();
+        }
+        answer
+    }
+
+    /// What has come of the answer's body.
+    pub fn poll_frame(
+        &mut self,
+        cx: &mut Context<'_>,
+        body: &mut Incoming,
+    ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
+        let mut take = |cx: &mut Context<'_>| Pin::new(&mut *body).poll_frame(cx);
         match &mut self.sender {
-            Sender::One(sender, _) => sender.try_send_request(request).await,
-            Sender::Two(two) => two.sender.try_send_request(request).await,
+            Sender::One(one) => one.driver.advance_and_take(cx, take),
+            Sender::Two(_) => take(cx),
         }
     }
 
     /// The answer is over. Where it came before the agent was asked for its body, that will not be sent, and the connection has no
     /// further use. Where it came in the middle of the body, the rest is still passed on, and then the connection closes.
-    pub fn release(mut self, upload: &Upload) {
-        if upload.is_started() || upload.is_done() {
-            self.cancel.0 = None;
-        }
-        if let (true, Sender::One(sender, driver)) = (upload.is_done(), self.sender) {
-            self.pool.put_back(sender, driver);
+    pub fn release(self, upload: &Upload) {
+        let Sender::One(mut one) = self.sender else { return };
+        if upload.is_done() {
+            // The answer came early, and the end of the body waits to be written.
+            if !one.sender.is_ready() {
+                one.driver.set_apart();
+            }
+            self.pool.put_back(one);
+        } else if upload.is_started() {
+            one.driver.detach();
         }
     }
 
     /// It has become a tunnel, which ends by itself.
-    pub fn detach(mut self) {
-        self.cancel.0 = None;
+    pub fn detach(self) {
+        if let Sender::One(one) = self.sender {
+            one.driver.detach();
+        }
     }
 }

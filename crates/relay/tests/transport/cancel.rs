@@ -238,6 +238,25 @@ fn connections_that_the_upstream_closed_while_idle_are_not_used() {
 }
 
 #[test]
+fn an_idle_connection_that_the_upstream_closes_is_closed() {
+    let (closed, is_closed) = channel();
+    let closed = Mutex::new(closed);
+    let address = upstream(move |stream, _| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        read_request(&mut reader).unwrap();
+        (&stream).write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\nok").unwrap();
+        stream.shutdown(Shutdown::Write).unwrap();
+        closed.lock().unwrap().send(reader.read(&mut [0]).unwrap_or(0)).unwrap();
+    });
+    let served = before(address);
+    let stream = served.connect();
+    ask(&stream, &format!("POST /{SECRET}/v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 0\r\n\r\n"));
+    assert_eq!(is_closed.recv_timeout(PATIENCE), Ok(0));
+    drop(stream);
+    served.join();
+}
+
+#[test]
 fn connections_are_used_again() {
     let connections = std::sync::Arc::new(AtomicUsize::new(0));
     let counted = connections.clone();

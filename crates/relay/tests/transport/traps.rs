@@ -318,6 +318,35 @@ fn a_request_passes_as_it_comes() {
     served.join();
 }
 
+/// Both bodies are longer than the buffers on the way.
+#[test]
+fn an_agent_that_sends_all_before_it_reads_gets_an_answer_that_came_early() {
+    const LENGTH: usize = 24 << 20;
+    let address = upstream(move |stream, _| {
+        let mut reader = BufReader::new(stream.try_clone().unwrap());
+        read_head(&mut reader).unwrap();
+        let answer = std::thread::spawn(move || {
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {LENGTH}\r\n\r\n");
+            (&stream).write_all(head.as_bytes()).unwrap();
+            (&stream).write_all(&vec![b'a'; LENGTH]).unwrap();
+        });
+        let received = std::io::copy(&mut reader.by_ref().take(LENGTH as u64), &mut std::io::sink());
+        assert_eq!(received.unwrap(), LENGTH as u64);
+        answer.join().unwrap();
+    });
+    let served = before(address);
+    let mut stream = served.connect();
+    // The system would take in a whole answer of some megabytes.
+    rustix::net::sockopt::set_socket_recv_buffer_size(&stream, 64 << 10).unwrap();
+    let head = format!("POST /{SECRET}/v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: {LENGTH}\r\n\r\n");
+    stream.write_all(head.as_bytes()).unwrap();
+    stream.write_all(&vec![b'q'; LENGTH]).unwrap();
+    let answer = read_response(&mut BufReader::new(&stream), "POST").unwrap();
+    assert_eq!(answer.body.len(), LENGTH);
+    drop(stream);
+    served.join();
+}
+
 #[test]
 fn an_answer_that_ends_with_its_connection_is_whole() {
     let address = upstream(|stream, _| {
