@@ -1,11 +1,14 @@
-//! What the proxy adds to a call, side by side with nginx and litellm in the same run: `cargo bench --bench proxy`.
+//! What the proxy adds to a call, side by side with nginx and litellm in the same run: `cargo bench --bench proxy`. "hyper" is the
+//! least that a proxy can be with the library that ours is built on: it passes requests on and nothing else.
 //!
 //! Client, upstream and each proxy are processes of their own on the same processors. The ways take turns in short slices, so that
 //! whatever else the machine does meets all of them. Requests are paced: a closed loop on 64 connections would measure how fast two
 //! processors are, not what a proxy adds. Bare times mean nothing elsewhere; differences to direct and ratios in one run do.
 //!
 //! nginx comes from Debian's package (`CODEMIE_BENCH_NGINX` names the program), litellm from PyPI (`CODEMIE_BENCH_LITELLM`, a venv's
-//! `bin/litellm`); by default they are looked for in `target/bench-proxy`. What is missing is left out.
+//! `bin/litellm`); by default they are looked for in `target/bench-proxy`. What is missing is left out. `CODEMIE_BENCH_EARLIER` names
+//! an earlier build of this program, whose proxy takes part as well. Words after `--` choose measurements by their headings:
+//! `cargo bench --bench proxy -- "1 kB, first byte"`.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::cast_precision_loss, clippy::disallowed_methods)]
 #![allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
@@ -18,6 +21,11 @@ use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use hyper::body::Incoming;
+use hyper::client::conn::http1 as client;
+use hyper::server::conn::http1 as server;
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
 use relay::{Call, Gate, Observer, Request, Route, Secret, Settings, Upstream, Verdict};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream};
@@ -39,6 +47,7 @@ fn main() {
     match std::env::var("CODEMIE_BENCH_ROLE").as_deref() {
         Ok("upstream") => run(upstream()),
         Ok("relay") => run(relay_process()),
+        Ok("hyper") => run(bare_hyper()),
         _ => run(measure()),
     }
 }
@@ -76,7 +85,9 @@ async fn answer_all(mut stream: TcpStream) -> std::io::Result<()> {
         if contains(body, b"answer-endless") {
             write_long(&mut stream).await?;
         } else if contains(body, b"answer-stream") {
-            write_events(&mut stream).await?;
+            write_events(&mut stream, Some(Duration::from_millis(2))).await?;
+        } else if contains(body, b"answer-burst") {
+            write_events(&mut stream, None).await?;
         } else {
             stream.write_all(document().as_bytes()).await?;
         }
@@ -99,7 +110,9 @@ fn chunk(event: &str) -> String {
     format!("{:x}\r\n{event}\r\n", event.len())
 }
 
-async fn write_events(stream: &mut TcpStream) -> std::io::Result<()> {
+/// A model takes some milliseconds for each event. Without a pause all of them are written within a fifth of a millisecond, and the
+/// upstream itself has one of the two processors meanwhile: then the system's scheduler decides who comes first, more than the proxy.
+async fn write_events(stream: &mut TcpStream, pause: Option<Duration>) -> std::io::Result<()> {
     stream
         .write_all(
             b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n",
@@ -107,8 +120,11 @@ async fn write_events(stream: &mut TcpStream) -> std::io::Result<()> {
         .await?;
     stream.write_all(chunk("event: message_start\ndata: {\"type\":\"message_start\",\"message\":{\"id\":\"msg_01\",\"type\":\"message\",\"role\":\"assistant\",\"model\":\"claude-sonnet-4-5\",\"content\":[],\"stop_reason\":null,\"usage\":{\"input_tokens\":12,\"output_tokens\":1}}}\n\n").as_bytes()).await?;
     stream.write_all(chunk("event: content_block_start\ndata: {\"type\":\"content_block_start\",\"index\":0,\"content_block\":{\"type\":\"text\",\"text\":\"\"}}\n\n").as_bytes()).await?;
-    for _ in 0..20 {
-        tokio::task::yield_now().await;
+    for _ in 0..if pause.is_some() { 4 } else { 20 } {
+        match pause {
+            Some(pause) => tokio::time::sleep(pause).await,
+            None => tokio::task::yield_now().await,
+        }
         stream.write_all(chunk("event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"some words of an answer \"}}\n\n").as_bytes()).await?;
     }
     stream
@@ -173,6 +189,35 @@ async fn relay_process() {
         .unwrap();
 }
 
+// ---- the library alone ----
+
+/// A connection to the upstream for each of the client's.
+async fn bare_hyper() {
+    let upstream = std::env::var("CODEMIE_BENCH_UPSTREAM").unwrap();
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    println!("{}", listener.local_addr().unwrap().port());
+    loop {
+        let (from, _) = listener.accept().await.unwrap();
+        from.set_nodelay(true).unwrap();
+        let to = TcpStream::connect(format!("127.0.0.1:{upstream}")).await.unwrap();
+        to.set_nodelay(true).unwrap();
+        tokio::spawn(async move {
+            let (sender, connection) = client::handshake::<_, Incoming>(TokioIo::new(to)).await.unwrap();
+            tokio::spawn(connection);
+            let sender = Arc::new(tokio::sync::Mutex::new(sender));
+            let service = service_fn(move |request| {
+                let sender = sender.clone();
+                async move {
+                    let mut sender = sender.lock().await;
+                    sender.ready().await?;
+                    sender.send_request(request).await
+                }
+            });
+            let _ = server::Builder::new().serve_connection(TokioIo::new(from), service).await;
+        });
+    }
+}
+
 // ---- the ways ----
 
 struct Way {
@@ -194,7 +239,11 @@ impl Drop for Way {
 }
 
 fn itself(role: &str, upstream: u16) -> (Child, u16) {
-    let mut child = Command::new(std::env::current_exe().unwrap())
+    start(&std::env::current_exe().unwrap(), role, upstream)
+}
+
+fn start(build: &Path, role: &str, upstream: u16) -> (Child, u16) {
+    let mut child = Command::new(build)
         .env("CODEMIE_BENCH_ROLE", role)
         .env("CODEMIE_BENCH_UPSTREAM", upstream.to_string())
         .stdout(Stdio::piped())
@@ -405,7 +454,18 @@ fn percentile(samples: &mut [Duration], part: f64) -> f64 {
     samples[at].as_secs_f64() * 1000.0
 }
 
+/// Whether the words of the command line, if there are any, ask for it.
+fn is_wanted(heading: &str) -> bool {
+    let mut words = std::env::args().skip(1).filter(|word| !word.starts_with("--")).peekable();
+    words.peek().is_none() || words.any(|word| heading.contains(&word))
+}
+
 async fn compare(ways: &[Way], connections: usize, size: usize, mode: &str) {
+    let what = if mode == "answer-whole" { "request" } else { "first byte" };
+    let heading = format!("{connections} connections, {} kB, {what} of {mode}", size / 1000);
+    if !is_wanted(&heading) {
+        return;
+    }
     let requests: Vec<_> = ways.iter().map(|way| Arc::new(request(way, size, mode))).collect();
     let mut samples: Vec<Vec<Sample>> = vec![Vec::new(); ways.len()];
     for round in 0..ROUNDS {
@@ -415,8 +475,7 @@ async fn compare(ways: &[Way], connections: usize, size: usize, mode: &str) {
             samples[index].extend(slice(&ways[index], connections, &requests[index]).await);
         }
     }
-    let what = if mode == "answer-whole" { "request" } else { "first byte" };
-    println!("\n{connections} connections, {} kB, {what} of {mode}", size / 1000);
+    println!("\n{heading}");
     let mut direct = (0.0, 0.0);
     for (way, samples) in ways.iter().zip(samples) {
         let mut times: Vec<Duration> = samples
@@ -523,18 +582,23 @@ fn meter() {
 async fn measure() {
     let folder = tempfile::tempdir().unwrap();
     let (upstream, port) = itself("upstream", 0);
-    let (child, relay) = itself("relay", port);
+    let way = |name, prefix: &str, (child, port)| Way {
+        name,
+        port,
+        prefix: prefix.to_owned(),
+        child: Some(child),
+        slice: SLICE,
+        rate: RATE,
+    };
+    let secret = format!("/{SECRET}");
     let mut ways = vec![
-        Way { name: "direct", port, prefix: String::new(), child: Some(upstream), slice: SLICE, rate: RATE },
-        Way {
-            name: "codemie",
-            port: relay,
-            prefix: format!("/{SECRET}"),
-            child: Some(child),
-            slice: SLICE,
-            rate: RATE,
-        },
+        way("direct", "", (upstream, port)),
+        way("codemie", &secret, itself("relay", port)),
+        way("hyper", "", itself("hyper", port)),
     ];
+    if let Some(build) = std::env::var_os("CODEMIE_BENCH_EARLIER") {
+        ways.push(way("earlier", &secret, start(Path::new(&build), "relay", port)));
+    }
     for (name, way) in [("nginx", nginx(folder.path(), port)), ("litellm", litellm(folder.path(), port))] {
         match way {
             Some(way) if is_up(&way, Duration::from_mins(5)).await => ways.push(way),
@@ -542,14 +606,19 @@ async fn measure() {
             None => println!("left out: {name} is not installed"),
         }
     }
-    for mode in ["answer-whole", "answer-stream"] {
+    for mode in ["answer-whole", "answer-stream", "answer-burst"] {
         for size in [1_000, 100_000] {
             for connections in [1, 16, 64] {
                 compare(&ways, connections, size, mode).await;
             }
         }
     }
-    meter();
+    if is_wanted("meter") {
+        meter();
+    }
+    if !is_wanted("memory") {
+        return;
+    }
     println!("\nmemory while {STREAMS} streams of {} MB run to slow readers", STREAM_BYTES >> 20);
     for way in ways.iter().filter(|way| ["codemie", "nginx"].contains(&way.name)) {
         memory(way).await;
