@@ -2,6 +2,7 @@
 
 use rusqlite::{Row, params};
 
+use super::record::UNPRICED;
 use super::total::sum;
 use super::{Error, Realm, Tx, View};
 use wire::{PicoDollars, ProcessId, SessionId, Timestamp};
@@ -158,11 +159,10 @@ impl View<'_> {
     /// The calls of one session.
     pub fn spent_in_session(&self, session: i64) -> Result<Spent, Error> {
         let totals = self.totals(session)?;
-        let unpriced = self.one(
-            "SELECT count(*) FROM record WHERE session = ?1 AND kind = 'usage' AND cost IS NULL",
-            [session],
-            |row| row.get(0),
-        )?;
+        let unpriced =
+            self.one(&format!("SELECT count(*) FROM {UNPRICED} AND session = ?1"), [session], |row| {
+                row.get(0)
+            })?;
         Ok(Spent { cost: totals.cost, calls: totals.api_calls, unpriced })
     }
 

@@ -2,6 +2,7 @@
 
 use rusqlite::params;
 
+use super::record::UNPRICED;
 use super::total::sum;
 use super::{Error, View};
 use wire::PicoDollars;
@@ -34,8 +35,7 @@ const MEMBERS: &str = "WITH RECURSIVE chain (n) AS (
       JOIN opening o ON o.transitioned_from = s.id AND o.number = 1)";
 
 fn sums() -> String {
-    let unpriced =
-        "EXISTS (SELECT 1 FROM record r WHERE r.session = c.n AND r.kind = 'usage' AND r.cost IS NULL)";
+    let unpriced = format!("EXISTS (SELECT 1 FROM {UNPRICED} AND session = c.n)");
     format!(
         "{MEMBERS} SELECT count(*), {}, ifnull(max({unpriced}), 0) FROM chain c LEFT JOIN total t ON t.session = c.n",
         sum("t.cost")

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 use rusqlite::Row;
 
 use super::outgoing::began_before;
+use super::record::UNPRICED;
 use super::{Error, Fate, OpeningRow, SessionRow, View, opening, total};
 use wire::Pid;
 use wire::RunId;
@@ -48,10 +49,8 @@ impl View<'_> {
             sessions,
             |n| self.unpriced_models(n),
             || {
-                self.grouped(
-                "SELECT DISTINCT session, model FROM record WHERE kind = 'usage' AND cost IS NULL ORDER BY session, model",
-                |row| row.get(1),
-            )
+                let sql = format!("SELECT DISTINCT session, model FROM {UNPRICED} ORDER BY session, model");
+                self.grouped(&sql, |row| row.get(1))
             },
         )
     }
@@ -61,11 +60,8 @@ impl View<'_> {
             sessions,
             |n| self.unpriced_calls(n),
             || {
-                let calls = self.grouped(
-                    "SELECT session, model, count(*) FROM record WHERE kind = 'usage' AND cost IS NULL
-                     GROUP BY session, model",
-                    |row| Ok((row.get(1)?, row.get(2)?)),
-                )?;
+                let sql = format!("SELECT session, model, count(*) FROM {UNPRICED} GROUP BY session, model");
+                let calls = self.grouped(&sql, |row| Ok((row.get(1)?, row.get(2)?)))?;
                 Ok(calls.into_iter().map(|(session, calls)| (session, calls.into_iter().collect())).collect())
             },
         )

@@ -255,6 +255,9 @@ pub(super) fn read_tokens(row: &Row<'_>, first: usize) -> rusqlite::Result<Token
     })
 }
 
+/// The calls without a price, for `FROM`. The index is named because SQLite would as soon read all calls, by another one.
+pub(super) const UNPRICED: &str = "record INDEXED BY record_unpriced WHERE kind = 'usage' AND cost IS NULL";
+
 const STORED: &str =
     "n, session, cost, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning, seen, source";
 
@@ -314,7 +317,7 @@ impl View<'_> {
 
     pub fn unpriced_models(&self, session: i64) -> Result<Vec<String>, Error> {
         self.all(
-            "SELECT DISTINCT model FROM record WHERE session = ?1 AND kind = 'usage' AND cost IS NULL ORDER BY model",
+            &format!("SELECT DISTINCT model FROM {UNPRICED} AND session = ?1 ORDER BY model"),
             [session],
             |row| row.get(0),
         )
@@ -323,7 +326,7 @@ impl View<'_> {
     /// How many calls of which model have no price.
     pub fn unpriced_calls(&self, session: i64) -> Result<BTreeMap<String, i64>, Error> {
         let counted = self.all(
-            "SELECT model, count(*) FROM record WHERE session = ?1 AND kind = 'usage' AND cost IS NULL GROUP BY model",
+            &format!("SELECT model, count(*) FROM {UNPRICED} AND session = ?1 GROUP BY model"),
             [session],
             |row| Ok((row.get(0)?, row.get(1)?)),
         )?;
