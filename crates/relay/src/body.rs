@@ -34,7 +34,7 @@ struct Copy {
 }
 
 impl Upload {
-    /// Keeps a copy of up to `limit` bytes. It costs no copying: chunks are shared.
+    /// Keeps a copy of up to `limit` bytes.
     pub fn new(limit: usize) -> Arc<Self> {
         Arc::new(Self { copy: Mutex::new(Copy { limit, ..Copy::default() }), ..Self::default() })
     }
@@ -65,7 +65,7 @@ impl Upload {
         if copy.length > copy.limit {
             *copy = Copy::default();
         } else {
-            copy.chunks.push(chunk.clone());
+            copy.chunks.push(kept(chunk));
         }
     }
 
@@ -79,6 +79,12 @@ impl Upload {
 }
 
 /// The body of a request, towards the upstream.
+/// A piece of a body to be read later. It is shared, but for a small one: that would keep all of the buffer it was read into.
+pub(crate) fn kept(piece: &Bytes) -> Bytes {
+    const SMALL: usize = 4 << 10;
+    if piece.len() < SMALL { Bytes::copy_from_slice(piece) } else { piece.clone() }
+}
+
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     /// What was read before the gate was asked.
@@ -340,5 +346,19 @@ impl Body for AnswerBody {
             Source::Own(bytes) => SizeHint::with_exact(bytes.as_ref().map_or(0, |bytes| bytes.len() as u64)),
             Source::Passed(_) => SizeHint::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_small_piece_does_not_keep_the_buffer_it_is_a_part_of() {
+        let buffer = Bytes::from(vec![0; 16 << 10]);
+        let (small, large) = (buffer.slice(1..200), buffer.slice(1..8_000));
+        assert_ne!(kept(&small).as_ptr(), small.as_ptr());
+        assert_eq!(kept(&small), small);
+        assert_eq!(kept(&large).as_ptr(), large.as_ptr());
     }
 }

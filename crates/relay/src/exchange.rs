@@ -9,7 +9,7 @@ use system::clock::{Clock, SystemClock};
 use wire::Timestamp;
 
 use crate::activity::Open;
-use crate::body::Upload;
+use crate::body::{Upload, kept};
 use crate::meter::{AnswerMeter, Metered, Progress};
 use crate::{Api, Call, CallEnd, Observer, Quota, Request, Transport, meter};
 
@@ -124,13 +124,13 @@ impl Exchange {
         state.head = Some((SystemClock.now(), headers));
     }
 
-    /// A copy of what is on its way to the agent. Sharing it costs nothing.
+    /// What is on its way to the agent.
     pub fn forwarded(&mut self, data: &Bytes) {
         let Some(state) = &mut self.state else { return };
         if state.request.api.is_none() {
             return;
         }
-        state.unread.push((Instant::now(), data.clone()));
+        state.unread.push((Instant::now(), kept(data)));
         state.unread_length += data.len();
         if state.unread_length > UNREAD_LIMIT {
             state.read();
