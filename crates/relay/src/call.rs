@@ -40,6 +40,13 @@ impl Peer {
         Self { ends: Some((address, own)) }
     }
 
+    /// Whether a process still has the connection open; `None` where the system does not say.
+    pub(crate) fn is_there(&self) -> Option<bool> {
+        let (address, own) = self.ends?;
+        let socket = peer::socket(address, own).ok()?;
+        Some(socket.is_some_and(|socket| socket.inode != 0))
+    }
+
     /// The process that has the connection open, where the system shows it; `None` once it is closed. This walks through all of the
     /// user's processes: it is for evidence, not for the way of a request.
     pub fn process(&self) -> Option<Pid> {

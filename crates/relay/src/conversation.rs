@@ -4,9 +4,9 @@
 //! away, and its request is to be cancelled at once; the second waits for its answer. hyper treats both alike. On Linux the list of
 //! sockets shows the difference: the second's socket still belongs to a process. Elsewhere both have gone away.
 
+use std::future::{Future, poll_fn};
 use std::io;
-use std::net::SocketAddr;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker, ready};
@@ -17,7 +17,7 @@ use tokio::net::TcpStream;
 use tokio::time::{Sleep, sleep};
 
 use crate::body::Upload;
-use crate::peer;
+use crate::call::Peer;
 
 /// What a connection is doing, known to its stream and to its requests.
 #[derive(Debug, Default)]
@@ -91,8 +91,7 @@ impl Drop for Turn {
 pub(crate) struct AgentStream {
     stream: TcpStream,
     conversation: Arc<Conversation>,
-    peer: SocketAddr,
-    own: SocketAddr,
+    peer: Peer,
     end: End,
 }
 
@@ -142,17 +141,12 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 const HANDING_ON: Duration = Duration::from_secs(1);
 
 impl AgentStream {
-    pub fn new(
-        stream: TcpStream,
-        conversation: Arc<Conversation>,
-        peer: SocketAddr,
-        own: SocketAddr,
-    ) -> Self {
-        Self { stream, conversation, peer, own, end: End::Open }
+    pub fn new(stream: TcpStream, conversation: Arc<Conversation>, peer: Peer) -> Self {
+        Self { stream, conversation, peer, end: End::Open }
     }
 
     fn is_held_open(&self) -> bool {
-        peer::socket(self.peer, self.own).is_ok_and(|socket| socket.is_some_and(|socket| socket.inode != 0))
+        self.peer.is_there().unwrap_or(false)
     }
 }
 
@@ -221,4 +215,33 @@ impl AsyncWrite for AgentStream {
     fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
         Pin::new(&mut self.stream).poll_shutdown(cx)
     }
+}
+
+/// How often an agent is looked for whose request the upstream does not take.
+const NEXT_LOOK: Duration = Duration::from_secs(1);
+
+/// `None`: the agent went away before its request was whole. hyper reads nothing from an agent while the upstream takes nothing, so it
+/// does not see the end of the agent's connection, either. A request that is sent at once is not looked after.
+pub(crate) async fn while_the_agent_is_there<T>(
+    peer: Peer,
+    upload: &Upload,
+    sending: impl Future<Output = T>,
+) -> Option<T> {
+    let mut sending = pin!(sending);
+    let mut next_look: Option<Pin<Box<Sleep>>> = None;
+    poll_fn(|cx| {
+        if let Poll::Ready(sent) = sending.as_mut().poll(cx) {
+            return Poll::Ready(Some(sent));
+        }
+        while !upload.is_done() {
+            let look = next_look.get_or_insert_with(|| Box::pin(sleep(NEXT_LOOK)));
+            ready!(look.as_mut().poll(cx));
+            if peer.is_there() == Some(false) {
+                return Poll::Ready(None);
+            }
+            next_look = None;
+        }
+        Poll::Pending
+    })
+    .await
 }

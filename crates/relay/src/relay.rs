@@ -11,7 +11,7 @@ use hyper::body::{Body, Incoming};
 use system::clock::{Clock, SystemClock};
 
 use crate::body::{AnswerBody, RequestBody, Upload};
-use crate::conversation::Turn;
+use crate::conversation::{Turn, while_the_agent_is_there};
 use crate::credentials::Credentials;
 use crate::exchange::Exchange;
 use crate::meter::SocketMeter;
@@ -67,7 +67,17 @@ impl Lane {
     }
 }
 
-type Answer = Result<Response<AnswerBody>, hyper::Error>;
+type Answer = Result<Response<AnswerBody>, Broken>;
+
+/// Why an agent's connection ends without an answer.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Broken {
+    /// The upstream's has broken, or the agent's own.
+    #[error(transparent)]
+    Connection(#[from] hyper::Error),
+    #[error("the agent went away in the middle of its request")]
+    AgentGone,
+}
 
 impl Relay {
     pub fn new(settings: Settings, gate: Arc<dyn Gate>, observer: Arc<dyn Observer>) -> Result<Self, String> {
@@ -94,7 +104,6 @@ impl Relay {
         }
     }
 
-    /// An error breaks the agent's connection without an answer, as the upstream's has broken.
     pub async fn answer(&self, request: http::Request<Incoming>, peer: Peer, turn: Turn) -> Answer {
         self.lead(request, peer, &turn).await.map(|response| response.map(|body| body.end_of(turn)))
     }
@@ -134,7 +143,7 @@ impl Relay {
         if upgrade {
             return Box::pin(self.websocket(lane, draft, exchange, extensions, body)).await;
         }
-        self.http(lane, draft, exchange, extensions, body).await
+        self.http(lane, draft, exchange, peer, extensions, body).await
     }
 
     fn exchange(
@@ -172,6 +181,7 @@ impl Relay {
         lane: &Lane,
         mut draft: Draft,
         mut exchange: Exchange,
+        peer: Peer,
         extensions: Extensions,
         mut body: RequestBody,
     ) -> Answer {
@@ -199,11 +209,16 @@ impl Relay {
         if let Some(request) = exchange.request() {
             self.observer.began(request);
         }
-        match lane.upstream.send(&draft, extensions, body).await {
+        let upload = exchange.upload().clone();
+        let sending = lane.upstream.send(&draft, extensions, body);
+        let Some(sent) = while_the_agent_is_there(peer, &upload, sending).await else {
+            return Err(Broken::AgentGone);
+        };
+        match sent {
             Ok((response, link)) => Ok(lane.pass(exchange, response, link)),
             Err(SendError::Broken(error)) => {
                 exchange.broke();
-                Err(error)
+                Err(error.into())
             }
             Err(SendError::NotConnected(error, body)) => {
                 let words = not_connected_words(&error);

@@ -125,7 +125,7 @@ pub async fn serve(
             let who = Peer::new(peer, own);
             let conversation = Arc::new(Conversation::default());
             let _ = stream.set_nodelay(true);
-            let stream = AgentStream::new(stream, conversation.clone(), peer, own);
+            let stream = AgentStream::new(stream, conversation.clone(), who);
             converse(stream, relay, who, conversation, stopped).await;
         });
     }

@@ -80,6 +80,33 @@ fn leave_silent_stream(first: impl Fn(&TcpStream)) {
     served.join();
 }
 
+/// The end of its connection is not read, because nothing is: the upstream takes no more of the request.
+#[test]
+fn an_agent_that_goes_away_cancels_a_request_that_nobody_takes() {
+    let (came, has_come) = channel();
+    let (end, ended) = channel::<()>();
+    let (came, ended) = (Mutex::new(came), Mutex::new(ended));
+    let address = upstream(move |stream, _| {
+        read_head(&mut BufReader::new(&stream)).unwrap();
+        came.lock().unwrap().send(()).unwrap();
+        let _ = ended.lock().unwrap().recv();
+    });
+    let served = before(address);
+    let stream = served.connect();
+    let head =
+        format!("POST /{SECRET}/v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: {}\r\n\r\n", u32::MAX);
+    (&stream).write_all(head.as_bytes()).unwrap();
+    has_come.recv_timeout(PATIENCE).unwrap();
+    stream.set_nonblocking(true).unwrap();
+    let piece = vec![b'q'; 1 << 20];
+    // As much as the buffers on the way take in.
+    while (&stream).write(&piece).is_ok() {}
+    drop(stream);
+    assert_eq!(served.call().end, CallEnd::ClientGone);
+    drop(end);
+    served.join();
+}
+
 /// Many agents at once, and two threads that pass bytes on: each agent goes away at another moment of its answer.
 #[test]
 fn agents_that_go_away_at_any_moment_cancel_their_requests() {
