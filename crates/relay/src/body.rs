@@ -242,7 +242,7 @@ impl AnswerBody {
     }
 
     pub fn passed(body: Incoming, exchange: Exchange, link: Link) -> Self {
-        let passed = Passed { body, exchange, link: Some(link), broken: None };
+        let passed = Passed { body, exchange, link: Some(link), has_trailers: false, broken: None };
         Self { source: Source::Passed(Box::new(passed)), turn: None }
     }
 
@@ -273,8 +273,8 @@ impl Passed {
 
 impl Drop for Passed {
     fn drop(&mut self) {
-        // hyper asks no further when it has written as many bytes as were announced.
-        if self.link.is_some() && self.body.is_end_stream() {
+        // hyper asks no further when it has written as many bytes as were announced, or trailers.
+        if self.link.is_some() && (self.has_trailers || self.body.is_end_stream()) {
             self.complete();
         }
     }
@@ -282,6 +282,8 @@ impl Drop for Passed {
 
 impl Body for AnswerBody {
     type Data = Bytes;
+    /// Nothing comes after them.
+    has_trailers: bool,
     type Error = hyper::Error;
 
     fn poll_frame(
@@ -334,6 +336,7 @@ impl Body for AnswerBody {
             }
         }
     }
+                passed.has_trailers = frame.is_trailers();
 
     // An answer without a body is announced as it was: a length of 0 stays where it stood among the headers, and one that belongs
     // to `HEAD` or 304 stays, too. hyper takes the framing from the headers when the body itself claims nothing.

@@ -7,7 +7,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::{Request, Response};
+use http::{Request, Response, Version};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::{TrySendError, http1, http2};
 use system::clock::{Clock, SystemClock};
@@ -127,6 +127,15 @@ impl Pool {
         }
     }
 
+    /// A stream of it is over.
+    fn used(&self, two: &Two) {
+        let mut connections = self.lock();
+        let is_same = |other: &Two| Arc::ptr_eq(&other.users, &two.users);
+        if let Some((used, _)) = connections.two.iter_mut().find(|(_, other)| is_same(other)) {
+            *used = SystemClock.now();
+        }
+    }
+
     fn put_back(self: &Arc<Self>, one: One) {
         let mut connections = self.lock();
         if connections.one.len() == MOST_IDLE {
@@ -175,11 +184,13 @@ async fn sweep(pool: Weak<Pool>) {
 pub(crate) struct Link {
     sender: Sender,
     pool: Arc<Pool>,
+    /// A server that speaks HTTP/1.0 understands no chunks: to it hyper would send a next request without them, and without its body.
+    is_old: bool,
 }
 
 impl Link {
     pub fn new(sender: Sender, pool: Arc<Pool>) -> Self {
-        Self { sender, pool }
+        Self { sender, pool, is_old: false }
     }
 
     /// On failure the request comes back where hyper had not begun to write it.
@@ -200,6 +211,7 @@ impl Link {
         if !upload.is_done() {
             driver.set_apart();
         }
+        self.is_old = answer.as_ref().is_ok_and(|response| response.version() == Version::HTTP_10);
         answer
     }
 
@@ -219,7 +231,13 @@ impl Link {
     /// The answer is over. Where it came before the agent was asked for its body, that will not be sent, and the connection has no
     /// further use. Where it came in the middle of the body, the rest is still passed on, and then the connection closes.
     pub fn release(self, upload: &Upload) {
-        let Sender::One(mut one) = self.sender else { return };
+        let mut one = match self.sender {
+            Sender::One(one) => one,
+            Sender::Two(two) => return self.pool.used(&two),
+        };
+        if self.is_old {
+            return;
+        }
         if upload.is_done() {
             // The answer came early, and the end of the body waits to be written.
             if !one.sender.is_ready() {

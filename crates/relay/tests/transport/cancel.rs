@@ -290,22 +290,24 @@ fn connections_are_used_again() {
     let address = upstream(move |stream, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         let mut reader = BufReader::new(stream.try_clone().unwrap());
-        while read_request(&mut reader).is_some() {
-            (&stream)
-                .write_all(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n2\r\nok\r\n0\r\n\r\n")
-                .unwrap();
+        while let Some(request) = read_request(&mut reader) {
+            let trailers = if request.header("te").is_some() { "x-sum: 7\r\n" } else { "" };
+            let head = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n";
+            (&stream).write_all(format!("{head}2\r\nok\r\n0\r\n{trailers}\r\n").as_bytes()).unwrap();
         }
     });
     let served = before(address);
     for end in [
         "content-length: 1\r\n\r\nx",
+        "te: trailers\r\ncontent-length: 1\r\n\r\nx",
         "transfer-encoding: chunked\r\ntrailer: x-sum\r\n\r\n1\r\nx\r\n0\r\nx-sum: 1\r\n\r\n",
     ] {
         for _ in 0..20 {
             let request = format!("POST /SECRET/v1/messages HTTP/1.1\r\nhost: x\r\n{end}");
             assert_eq!(ask(&served.connect(), &request).text(), "ok");
-            let body = served.call().request.body;
-            assert_eq!(body.as_deref(), Some(b"x".as_slice()), "{end:?}");
+            let call = served.call();
+            assert_eq!(call.end, CallEnd::Complete, "{end:?}");
+            assert_eq!(call.request.body.as_deref(), Some(b"x".as_slice()), "{end:?}");
         }
     }
     assert_eq!(connections.load(Ordering::SeqCst), 1);
