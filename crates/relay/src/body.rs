@@ -10,6 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{Extensions, Request, StatusCode};
 use hyper::body::{Body, Frame, Incoming, SizeHint};
+use tokio::runtime::Handle;
 use tokio::sync::mpsc;
 use tokio::time::Sleep;
 
@@ -78,18 +79,19 @@ impl Upload {
     }
 }
 
-/// The body of a request, towards the upstream.
 /// A piece of a body to be read later. It is shared, but for a small one: that would keep all of the buffer it was read into.
 pub(crate) fn kept(piece: &Bytes) -> Bytes {
     const SMALL: usize = 4 << 10;
     if piece.len() < SMALL { Bytes::copy_from_slice(piece) } else { piece.clone() }
 }
 
+/// The body of a request, towards the upstream.
 #[derive(Debug)]
 pub(crate) struct RequestBody {
     /// What was read before the gate was asked.
     held: VecDeque<Frame<Bytes>>,
-    live: Incoming,
+    /// `None` when this is dropped.
+    live: Option<Incoming>,
     upload: Arc<Upload>,
     permission: Option<Permission>,
 }
@@ -110,7 +112,7 @@ impl RequestBody {
         if live.is_end_stream() {
             upload.finish();
         }
-        Self { held: VecDeque::new(), live, upload, permission: None }
+        Self { held: VecDeque::new(), live: Some(live), upload, permission: None }
     }
 
     /// Nothing is read before the answer to the request with these extensions asks for it.
@@ -145,7 +147,7 @@ impl RequestBody {
         let mut chunks = Vec::new();
         let mut length = 0;
         while length <= limit {
-            let Some(frame) = next_frame(&mut self.live).await else {
+            let Some(frame) = next_frame(self.live.as_mut()).await else {
                 return Ok(Some(joined(chunks)));
             };
             let frame = frame?;
@@ -162,16 +164,35 @@ impl RequestBody {
     /// lose the answer that says why.
     pub async fn discard(mut self) {
         if self.is_asked_for() {
-            while let Some(Ok(_)) = next_frame(&mut self.live).await {}
+            read_and_forget(self.live.take()).await;
         }
     }
+}
+
+/// An API that answers before it has the whole request may take no more of it. The agent goes on sending, and hears the answer when it
+/// is done, as it would without the proxy.
+impl Drop for RequestBody {
+    fn drop(&mut self) {
+        if self.upload.is_started()
+            && !self.upload.is_done()
+            && let Ok(runtime) = Handle::try_current()
+        {
+            runtime.spawn(read_and_forget(self.live.take()));
+        }
+    }
+}
+
+/// It ends with the body, or with the agent's connection.
+async fn read_and_forget(mut body: Option<Incoming>) {
+    while let Some(Ok(_)) = next_frame(body.as_mut()).await {}
 }
 
 fn joined(mut chunks: Vec<Bytes>) -> Bytes {
     if chunks.len() == 1 { chunks.swap_remove(0) } else { chunks.concat().into() }
 }
 
-async fn next_frame(body: &mut Incoming) -> Option<Result<Frame<Bytes>, hyper::Error>> {
+async fn next_frame(body: Option<&mut Incoming>) -> Option<Result<Frame<Bytes>, hyper::Error>> {
+    let body = body?;
     std::future::poll_fn(|cx| Pin::new(&mut *body).poll_frame(cx)).await
 }
 
@@ -184,17 +205,20 @@ impl Body for RequestBody {
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         if let Some(permission) = &mut self.permission {
-            // `None`: the answer came without it. The body is not read any more.
-            let granted = matches!(permission.granted.poll_recv(cx), Poll::Ready(Some(())));
-            if !granted && permission.patience.as_mut().poll(cx).is_pending() {
-                return Poll::Pending;
+            match permission.granted.poll_recv(cx) {
+                Poll::Ready(Some(())) => {}
+                // The answer came without it. The body is not read any more.
+                Poll::Ready(None) => return Poll::Pending,
+                Poll::Pending => ready!(permission.patience.as_mut().poll(cx)),
             }
             self.permission = None;
         }
         self.upload.start();
-        let frame = match self.held.pop_front() {
-            Some(frame) => Some(Ok(frame)),
-            None => ready!(Pin::new(&mut self.live).poll_frame(cx)),
+        let Self { held, live, .. } = &mut *self;
+        let frame = match (held.pop_front(), live) {
+            (Some(frame), _) => Some(Ok(frame)),
+            (None, Some(live)) => ready!(Pin::new(live).poll_frame(cx)),
+            (None, None) => None,
         };
         match &frame {
             Some(Ok(frame)) => {
@@ -213,12 +237,12 @@ impl Body for RequestBody {
     }
 
     fn is_end_stream(&self) -> bool {
-        self.held.is_empty() && self.live.is_end_stream()
+        self.held.is_empty() && self.live.as_ref().is_none_or(Incoming::is_end_stream)
     }
 
     /// The headers say how long it is, or that nobody knows.
     fn size_hint(&self) -> SizeHint {
-        if self.held.is_empty() { self.live.size_hint() } else { SizeHint::default() }
+        self.live.as_ref().filter(|_| self.held.is_empty()).map(Incoming::size_hint).unwrap_or_default()
     }
 }
 
@@ -258,6 +282,8 @@ struct Passed {
     body: Incoming,
     exchange: Exchange,
     link: Option<Link>,
+    /// Nothing comes after them.
+    has_trailers: bool,
     /// hyper gives up a connection together with what it has not written. The agent is to get what came before the break.
     broken: Option<hyper::Error>,
 }
@@ -282,8 +308,6 @@ impl Drop for Passed {
 
 impl Body for AnswerBody {
     type Data = Bytes;
-    /// Nothing comes after them.
-    has_trailers: bool,
     type Error = hyper::Error;
 
     fn poll_frame(
@@ -312,6 +336,7 @@ impl Body for AnswerBody {
                 if let Some(data) = frame.data_ref() {
                     passed.exchange.forwarded(data);
                 }
+                passed.has_trailers = frame.is_trailers();
                 if let (false, Some(turn)) = (passed.body.is_end_stream(), turn) {
                     turn.handed_on();
                     if passed.exchange.has_much_unread() {
@@ -336,7 +361,6 @@ impl Body for AnswerBody {
             }
         }
     }
-                passed.has_trailers = frame.is_trailers();
 
     // An answer without a body is announced as it was: a length of 0 stays where it stood among the headers, and one that belongs
     // to `HEAD` or 304 stays, too. hyper takes the framing from the headers when the body itself claims nothing.

@@ -5,7 +5,9 @@
 //! message has the same name twice with another name between, the second moves up to the first. That has no meaning in HTTP
 //! (RFC 9110, 5.3), and hyper offers no other order.
 
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONNECTION, CONTENT_LENGTH, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+};
 use http::uri::PathAndQuery;
 use subtle::ConstantTimeEq;
 
@@ -121,7 +123,12 @@ pub(crate) fn request_headers(
 pub(crate) fn response_headers(headers: &HeaderMap, upgraded: bool) -> HeaderMap {
     let mut out = HeaderMap::with_capacity(headers.len());
     let dropped = named_by_connection(headers);
+    let is_chunked = headers.contains_key(TRANSFER_ENCODING);
     for (name, value) in headers {
+        // Chunks decide where an answer has both (RFC 9112, 6.3), and hyper writes no head that has.
+        if is_chunked && name == CONTENT_LENGTH {
+            continue;
+        }
         let kept = name == TRANSFER_ENCODING
             || (upgraded && (name == CONNECTION || name == UPGRADE))
             || (!is_of_one_hop(name)

@@ -216,6 +216,11 @@ impl Relay {
         };
         match sent {
             Ok((response, link)) => Ok(lane.pass(exchange, response, link)),
+            Err(SendError::Broken(error)) if error.is_parse() => {
+                let words = unreadable_words(&lane.upstream.origin(), &error);
+                exchange.finish_with(CallEnd::UpstreamGone, StatusCode::BAD_GATEWAY);
+                Ok(own(refusal::answer(exchange.api(), StatusCode::BAD_GATEWAY, &words)))
+            }
             Err(SendError::Broken(error)) => {
                 exchange.broke();
                 Err(error.into())
@@ -334,6 +339,10 @@ fn not_connected_words(error: &ConnectError) -> String {
     format!(
         "codemie's proxy {error}. Nothing was sent. Check the network and proxy.AGENT.upstream, or start without --proxy."
     )
+}
+
+fn unreadable_words(origin: &str, error: &hyper::Error) -> String {
+    format!("codemie's proxy cannot read what {origin} answered: {error}. Start without --proxy.")
 }
 
 fn without_credentials_words(origin: &str, reason: &str) -> String {

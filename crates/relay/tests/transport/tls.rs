@@ -17,8 +17,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use tokio_rustls::TlsAcceptor;
 
-use crate::message::read_head;
-use crate::served::{Open, Served, answering, connect, serve, settings, upstream};
+use crate::message::{read_head, read_response};
+use crate::served::{Open, SECRET, Served, answering, connect, serve, settings, upstream};
 use crate::traps::ask;
 
 /// An authority that nobody else trusts, and a server that it vouches for.
@@ -93,10 +93,18 @@ impl Authority {
     }
 }
 
+/// What is asked for here is answered without a look at the body.
+const EARLY: &str = "/early";
+
 async fn mirror(
     request: hyper::Request<hyper::body::Incoming>,
 ) -> Result<hyper::Response<Full<Bytes>>, Infallible> {
     let (parts, body) = request.into_parts();
+    if parts.uri.path() == EARLY {
+        let mut answer = hyper::Response::new(Full::new("too large".into()));
+        *answer.status_mut() = hyper::StatusCode::PAYLOAD_TOO_LARGE;
+        return Ok(answer);
+    }
     let body = body.collect().await.unwrap().to_bytes();
     let header = |name: &str| parts.headers.get(name).map(|value| value.to_str().unwrap().to_owned());
     let text = format!(
@@ -170,6 +178,26 @@ fn many_requests_share_a_connection_of_http_2() {
             });
         }
     });
+    served.join();
+}
+
+#[test]
+fn a_request_that_http_2_answers_early_may_be_sent_to_its_end() {
+    const LENGTH: usize = 24 << 20;
+    let authority = Authority::new("localhost");
+    let address = authority.server(&["h2"]);
+    let served = through(settings(&format!("https://localhost:{}", address.port())), |settings| {
+        settings.ca_file = Some(authority.file());
+    });
+    let mut stream = served.connect();
+    for _ in 0..3 {
+        let head = format!("POST /{SECRET}{EARLY} HTTP/1.1\r\nhost: x\r\ncontent-length: {LENGTH}\r\n\r\n");
+        stream.write_all(head.as_bytes()).unwrap();
+        stream.write_all(&vec![b'q'; LENGTH]).unwrap();
+        let answer = read_response(&mut BufReader::new(&stream), "POST").unwrap();
+        assert_eq!((answer.status(), answer.text().as_str()), (413, "too large"));
+    }
+    drop(stream);
     served.join();
 }
 

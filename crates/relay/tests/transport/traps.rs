@@ -1,14 +1,15 @@
 //! What proxies get wrong, one test each.
 
-use std::io::{BufRead, BufReader, Read, Write};
+use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use relay::CallEnd;
 
 use crate::message::{Framing, Message, read_head, read_request, read_response};
-use crate::served::{SECRET, answering, before, serve, settings, upstream};
+use crate::served::{PATIENCE, SECRET, answering, before, serve, settings, upstream};
 
 /// Sends one request and reads its answer.
 pub fn ask(stream: &TcpStream, request: &str) -> Message {
@@ -197,6 +198,52 @@ fn trailers_pass_both_ways() {
 }
 
 #[test]
+fn an_answer_with_a_length_and_chunks_passes_in_chunks() {
+    let (address, _requests) = answering(
+        b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\ntransfer-encoding: chunked\r\nx: 1\r\n\r\n2\r\nhi\r\n0\r\n\r\n",
+    );
+    let served = before(address);
+    let answer = ask(&served.connect(), "GET /SECRET/ HTTP/1.1\r\nhost: x\r\n\r\n");
+    assert_eq!((answer.framing, answer.whole, answer.text().as_str()), (Framing::Chunked, true, "hi"));
+    assert_eq!((answer.header("content-length"), answer.header("x")), (None, Some("1")));
+    served.join();
+}
+
+#[test]
+fn an_answer_that_cannot_be_read_is_a_502() {
+    let address = upstream(|stream, _| {
+        read_request(&mut BufReader::new(stream.try_clone().unwrap())).unwrap();
+        let headers = "x: 1\r\n".repeat(150);
+        (&stream).write_all(format!("HTTP/1.1 200 OK\r\n{headers}\r\n").as_bytes()).unwrap();
+    });
+    let served = before(address);
+    let request = "POST /SECRET/v1/messages HTTP/1.1\r\nhost: x\r\ncontent-length: 1\r\n\r\nx";
+    let answer = ask(&served.connect(), request);
+    assert_eq!(answer.status(), 502);
+    assert!(answer.text().contains("cannot read what http://127.0.0.1:"), "{}", answer.text());
+    let call = served.call();
+    assert_eq!((call.end, call.status), (CallEnd::UpstreamGone, Some(502)));
+    served.join();
+}
+
+/// It knows no chunks, and says that its connection goes on.
+#[test]
+fn an_upstream_of_http_1_0_gets_each_request_whole() {
+    let (address, requests) =
+        answering(b"HTTP/1.0 200 OK\r\nconnection: keep-alive\r\ncontent-length: 2\r\n\r\nok");
+    let served = before(address);
+    for _ in 0..2 {
+        let answer = ask(
+            &served.connect(),
+            "POST /SECRET/x HTTP/1.1\r\nhost: x\r\ntransfer-encoding: chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        );
+        assert_eq!(answer.text(), "ok");
+        assert_eq!(requests.recv().unwrap().body, b"abc");
+    }
+    served.join();
+}
+
+#[test]
 fn the_agent_hears_100_only_when_the_upstream_said_it() {
     let (asked, is_asked) = channel();
     let (proceed, may_proceed) = channel::<()>();
@@ -237,8 +284,12 @@ fn a_body_that_the_upstream_does_not_want_is_not_asked_for() {
     let address = upstream(|stream, _| {
         let mut reader = BufReader::new(stream.try_clone().unwrap());
         read_head(&mut reader).unwrap();
-        (&stream).write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\nno").unwrap();
-        // Nothing of the body comes; the connection ends.
+        (&stream).write_all(b"HTTP/1.1 401 Unauthorized\r\ncontent-length: 2\r\n\r\nn").unwrap();
+        // Nothing of the body comes, longer than anybody waits for a 100; then the connection ends.
+        stream.set_read_timeout(Some(Duration::from_millis(1_500))).unwrap();
+        assert!(reader.read(&mut [0]).is_err());
+        stream.set_read_timeout(Some(PATIENCE)).unwrap();
+        (&stream).write_all(b"o").unwrap();
         assert_eq!(reader.read(&mut [0]).unwrap_or(0), 0);
     });
     let served = before(address);
@@ -248,7 +299,9 @@ fn a_body_that_the_upstream_does_not_want_is_not_asked_for() {
     (&stream).write_all(head.as_bytes()).unwrap();
     let answer = read_response(&mut BufReader::new(&stream), "POST").unwrap();
     assert_eq!((answer.status(), answer.text().as_str()), (401, "no"), "and no 100 before it");
-    drop(stream);
+    let ended = (&stream).read(&mut [0]).map_err(|error| error.kind());
+    let is_closed = matches!(ended, Ok(0) | Err(ErrorKind::ConnectionReset));
+    assert!(is_closed, "what comes next would be taken for the body: {ended:?}");
     served.join();
 }
 
