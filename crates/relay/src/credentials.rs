@@ -1,9 +1,11 @@
 //! The header that authenticates towards a route's upstream, where the user's settings give one.
 
+use std::io;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use http::header::{HeaderName, HeaderValue};
+use rustix::process::{Pid, Signal, kill_process_group};
 use tokio::process::Command;
 use tokio::sync::Mutex;
 
@@ -64,7 +66,7 @@ impl Credentials {
         if let Some(value) = &cached.value {
             return Ok(value.clone());
         }
-        let value = run(argv, self.header.as_str()).await?;
+        let value = run(argv, self.header.as_str(), COMMAND_LIMIT).await?;
         cached.value = Some(value.clone());
         Ok(value)
     }
@@ -88,19 +90,41 @@ impl std::fmt::Debug for Credentials {
     }
 }
 
-async fn run(argv: &[String], header: &str) -> Result<HeaderValue, String> {
+/// A command and whatever it has started. Given up, all of them end: a script's own end leaves what it waits for.
+struct Group(Option<Pid>);
+
+impl Group {
+    /// What it has left running on purpose stays.
+    fn ended(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        if let Some(leader) = self.0 {
+            let _ = kill_process_group(leader, Signal::KILL);
+        }
+    }
+}
+
+async fn run(argv: &[String], header: &str, limit: Duration) -> Result<HeaderValue, String> {
     let program = &argv[0];
-    let output = Command::new(program)
+    let cannot = |error: io::Error| format!("{program} cannot be run: {error}");
+    let child = Command::new(program)
         .args(&argv[1..])
         .stdin(Stdio::null())
+        .stdout(Stdio::piped())
         .stderr(Stdio::null())
-        .kill_on_drop(true)
-        .output();
-    let output = match tokio::time::timeout(COMMAND_LIMIT, output).await {
-        Err(_) => return Err(format!("{program} did not end within {} seconds", COMMAND_LIMIT.as_secs())),
-        Ok(Err(error)) => return Err(format!("{program} cannot be run: {error}")),
-        Ok(Ok(output)) => output,
+        .process_group(0)
+        .spawn()
+        .map_err(cannot)?;
+    let group = Group(child.id().and_then(|pid| Pid::from_raw(pid.cast_signed())));
+    let Ok(output) = tokio::time::timeout(limit, child.wait_with_output()).await else {
+        return Err(format!("{program} did not end within {} seconds", limit.as_secs()));
     };
+    group.ended();
+    let output = output.map_err(cannot)?;
     if !output.status.success() {
         return Err(format!("{program} failed ({})", output.status));
     }
@@ -108,6 +132,9 @@ async fn run(argv: &[String], header: &str) -> Result<HeaderValue, String> {
     let text = text.trim();
     if text.is_empty() {
         return Err(format!("{program} printed nothing"));
+    }
+    if text.contains('\n') {
+        return Err(format!("{program} printed more than one line"));
     }
     header_value(header, text)
 }
@@ -139,6 +166,22 @@ mod tests {
         assert_eq!(credentials.value().await.unwrap(), "Bearer 2");
         credentials.refused();
         assert_eq!(credentials.value().await.unwrap(), "Bearer 2", "refused again: not run for each request");
+    }
+
+    /// The pipe's other end is closed when the last of them has ended.
+    #[tokio::test]
+    async fn a_command_that_takes_too_long_ends_with_all_it_has_started() {
+        let folder = tempfile::tempdir().unwrap();
+        let pipe = folder.path().join("pipe");
+        let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+        assert!(made.success());
+        let script = format!("exec 1>/dev/null; sleep 600 > {} & wait", pipe.display());
+        let argv = ["sh", "-c", &script].map(str::to_owned);
+        let reader =
+            tokio::task::spawn_blocking(move || std::process::Command::new("cat").arg(pipe).output());
+        let error = run(&argv, "x", Duration::from_millis(300)).await.unwrap_err();
+        assert!(error.contains("did not end"), "{error}");
+        assert_eq!(reader.await.unwrap().unwrap().stdout, b"");
     }
 
     #[tokio::test]
