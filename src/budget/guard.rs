@@ -89,10 +89,12 @@ impl Refused {
         text + &format!(". Nothing was sent. To go on, in another terminal: {raise}")
     }
 
-    /// A quarter of the limit, in cents.
+    /// In cents: what is spent and reserved beyond the limit, and a quarter of the limit to go on with.
     fn proposal(&self) -> String {
         const CENT: i64 = 10_000_000_000;
-        let cents = (self.standing.budget.limit.0 / 4 / CENT).max(1);
+        let beyond = self.held.0.saturating_sub(self.standing.left().0).max(0);
+        let quarter = (self.standing.budget.limit.0 / 4).max(CENT);
+        let cents = beyond.saturating_add(quarter).saturating_add(CENT - 1) / CENT;
         let (dollars, cents) = (cents / 100, cents % 100);
         if cents == 0 { dollars.to_string() } else { format!("{dollars}.{cents:02}") }
     }
@@ -228,7 +230,7 @@ mod tests {
         assert_eq!(
             day.message(now, &TimeZone::UTC),
             "codemie: the day budget, $20.00, is used up: $20.13 spent; it begins anew Nov 18 00:00. Nothing was sent. \
-             To go on, in another terminal: codemie budget raise day 5"
+             To go on, in another terminal: codemie budget raise day 5.13"
         );
         assert_eq!(day.retry_after(now), Some(Duration::from_hours(12)));
         let only = Some(Only { kind: Kind::Project, name: "my widgets".into() });
