@@ -6,7 +6,7 @@ use super::{LaunchTarget, Origin};
 use crate::agent::{Agent, ProxyLead, ProxyRoute, ProxyStart};
 use crate::config::Config;
 use crate::home::Home;
-use crate::proxy::settings::{new_secret, route_auth};
+use crate::proxy::settings::{new_secret, own_authorities, route_auth};
 use crate::proxy::{Companion, ProxySettings, RouteSettings, listeners};
 use terminal::process::SystemProcesses;
 use wire::{Ids, RunId, SessionId};
@@ -80,7 +80,7 @@ impl Detour {
         let (upstream, lead) = route(agent, args, version, origin, home, configured.upstream.as_deref())?;
         let auth = route_auth(&configured, &upstream, |name| origin.var(name))
             .map_err(|why| format!("proxy.{name}.auth cannot be used: {why}"))?;
-        let ca_file = config.delivery.ca_file.clone();
+        let ca_file = own_authorities(config.delivery.ca_file.clone(), |name| origin.var(name));
         if let Some(file) = ca_file.as_deref().filter(|file| !file.exists()) {
             return Err(format!("tls.caFile {} cannot be read", file.display()));
         }

@@ -31,6 +31,15 @@ pub struct ProxySettings {
     pub leading: Vec<String>,
 }
 
+/// Authorities to trust beside the system's: those of the settings, else those that the agents made with Node trust as well.
+pub fn own_authorities(
+    configured: Option<PathBuf>,
+    var: impl Fn(&str) -> Option<OsString>,
+) -> Option<PathBuf> {
+    let of_node = || var("NODE_EXTRA_CA_CERTS").map(PathBuf::from).filter(|file| file.is_file());
+    configured.or_else(of_node)
+}
+
 /// Where the requests of one route go.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RouteSettings {

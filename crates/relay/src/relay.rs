@@ -336,9 +336,12 @@ fn own(response: Response<Bytes>) -> Response<AnswerBody> {
 }
 
 fn not_connected_words(error: &ConnectError) -> String {
-    format!(
-        "codemie's proxy {error}. Nothing was sent. Check the network and proxy.AGENT.upstream, or start without --proxy."
-    )
+    let what = if error.0.contains("certificate") {
+        "Name your own authorities with tls.caFile"
+    } else {
+        "Check the network and proxy.AGENT.upstream"
+    };
+    format!("codemie's proxy {error}. Nothing was sent. {what}, or start without --proxy.")
 }
 
 fn unreadable_words(origin: &str, error: &hyper::Error) -> String {
