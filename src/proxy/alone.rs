@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::settings::{ProxySettings, RouteSettings, new_secret, route_auth};
+use super::settings::{ProxySettings, RouteSettings, new_secret, own_authorities, route_auth};
 use crate::agent::VendorApi;
 use crate::config::Config;
 use crate::home::Home;
@@ -91,7 +91,7 @@ pub fn settings(
         port,
         secret: token,
         routes: routes.collect::<Result<_, String>>()?,
-        ca_file: config.delivery.ca_file.clone(),
+        ca_file: own_authorities(config.delivery.ca_file.clone(), |name| std::env::var_os(name)),
         log_level: Some(config.log_level.clone()),
         leading: Vec::new(),
     })

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use relay::{Call, Observer, Request};
 
 use super::ledger::Ledger;
+use super::served::counted_under;
 use super::settings::ProxySettings;
 use crate::budget::{BudgetGate, Caller};
 use crate::registry;
@@ -12,13 +13,12 @@ use wire::PicoDollars;
 
 /// The gate of a proxy. Without an enforced budget it looks at nothing but the settings.
 pub(super) fn of(settings: &ProxySettings) -> BudgetGate {
-    let routes: Vec<(String, String)> =
-        settings.routes.iter().map(|route| (route.name.clone(), route.agent.clone())).collect();
+    let (routes, beside_run) = (settings.routes.clone(), settings.run.is_some());
     let caller = move |request: &Request| {
-        let (_, agent) = routes.iter().find(|(name, _)| *name == request.route)?;
-        let agent = registry::by_name(agent)?;
-        let conversation = agent.identify(request).conversation;
-        Some(Caller { agent: agent.name().to_owned(), conversation })
+        let route = routes.iter().find(|route| route.name == request.route)?;
+        let conversation = registry::by_name(&route.agent)?.identify(request).conversation;
+        let agent = counted_under(route, beside_run, conversation.as_ref()).to_owned();
+        Some(Caller { agent, conversation })
     };
     BudgetGate::new(&settings.home(), settings.run, Box::new(caller))
 }

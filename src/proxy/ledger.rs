@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use relay::{Call, CallEnd, Observer, Peer, Transport};
 
+use super::served::{NamelessRuns, SOON, ServedSessions, counted_under};
 use super::settings::{ProxySettings, RouteSettings};
 use crate::agent::{Agent, CallIdentity, Repeats};
 use crate::config::Config;
@@ -26,6 +27,7 @@ use crate::session::proxied::{self, Fate};
 use crate::session::{publish, quota};
 use crate::store::{Evidence, EvidenceVerdict, Store, Tx};
 use system::clock::{Clock, SystemClock};
+use terminal::process::{Processes, SystemProcesses};
 use wire::event::Source;
 use wire::{AgentSessionId, CallKind, Pid, RandomIds, RunId, SessionId, Timestamp, Utilization};
 
@@ -67,13 +69,21 @@ impl Ledger {
     pub(super) fn open(settings: &ProxySettings) -> std::io::Result<Arc<Self>> {
         let (queue, calls) = sync_channel(QUEUE);
         let overflow = Arc::<Mutex<Vec<Entry>>>::default();
-        let clerk =
-            Arc::new(Clerk { run: settings.run, routes: settings.routes.clone(), repeats: Mutex::default() });
+        let nameless = NamelessRuns::of(settings, &RandomIds);
+        let clerk = Arc::new(Clerk {
+            run: settings.run,
+            routes: settings.routes.clone(),
+            nameless: nameless.clone(),
+            repeats: Mutex::default(),
+        });
         let is_left = journal::is_any(&settings.home());
         let journal = CallJournal::begin(&settings.home(), &RandomIds)
             .inspect_err(|error| tracing::warn!("calls that are over are not written to a journal: {error}"));
         let journal = journal.ok().map(Arc::new);
-        let mut book = Book::new(settings.home(), settings.run, journal.clone());
+        let own = SystemProcesses.identify(Pid(std::process::id().cast_signed()));
+        let served = own.filter(|_| settings.run.is_none());
+        let served = served.map(|own| ServedSessions::new(settings.home(), own, nameless));
+        let mut book = Book::new(settings.home(), settings.run, served, journal.clone());
         let (spilled, own) = (Arc::clone(&overflow), Arc::clone(&clerk));
         let thread = std::thread::Builder::new().name("ledger".into()).spawn(move || {
             if is_left {
@@ -121,9 +131,9 @@ impl Ledger {
     fn append(&self, call: &mut Call) -> bool {
         let Some(journal) = &self.journal else { return false };
         let body = call.request.body.take();
-        let outline = self.clerk.agent_of(call).map(|agent| {
+        let outline = self.clerk.agent_of(call).map(|(route, agent)| {
             let identity = agent.identify(&call.request);
-            proxied_call(agent, self.clerk.run, identity, call)
+            self.clerk.call(route, agent, identity, call)
         });
         call.request.body = body;
         outline.is_some_and(|outline| journal.append(&outline))
@@ -148,27 +158,42 @@ struct Entry {
 struct Clerk {
     run: Option<RunId>,
     routes: Vec<RouteSettings>,
+    nameless: NamelessRuns,
     /// Agents do not say that they try again.
     repeats: Mutex<Repeats>,
 }
 
 impl Clerk {
     /// `None` for what is no call of a model.
-    fn agent_of(&self, call: &Call) -> Option<&'static dyn Agent> {
+    fn agent_of(&self, call: &Call) -> Option<(&RouteSettings, &'static dyn Agent)> {
         let route = self.routes.iter().find(|route| route.name == call.request.route)?;
         let agent = registry::by_name(&route.agent)?;
         let is_call =
             call.request.api.is_some() && call.end != CallEnd::Refused && !asks_for_plain_requests(call);
-        is_call.then_some(agent)
+        is_call.then_some((route, agent))
+    }
+
+    fn call(
+        &self,
+        route: &RouteSettings,
+        agent: &dyn Agent,
+        identity: CallIdentity,
+        call: &Call,
+    ) -> ProxiedCall {
+        let nameless = self.nameless.run_of(&route.name).filter(|_| identity.conversation.is_none());
+        let counted_under =
+            counted_under(route, self.run.is_some(), identity.conversation.as_ref()).to_owned();
+        let call = proxied_call(agent, self.run.or(nameless), identity, call);
+        ProxiedCall { agent: counted_under, ..call }
     }
 
     fn entry(&self, EndedCall { call, journaled }: EndedCall) -> Option<Entry> {
-        let agent = self.agent_of(&call)?;
+        let (route, agent) = self.agent_of(&call)?;
         let identity = agent.identify(&call.request);
         let attempt = lock(&self.repeats).attempt(&identity, &call.request);
         let quotas = call.quotas.iter().filter_map(report_of).collect();
         let peer = call.request.peer;
-        let call = proxied_call(agent, self.run, CallIdentity { attempt, ..identity }, &call);
+        let call = self.call(route, agent, CallIdentity { attempt, ..identity }, &call);
         Some(Entry { call, quotas, journaled, peer })
     }
 }
@@ -241,6 +266,8 @@ fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, c
 struct Book {
     home: Home,
     run: Option<RunId>,
+    /// Of a proxy that stands alone.
+    served: Option<ServedSessions>,
     journal: Option<Arc<CallJournal>>,
     store: Option<Store>,
     pending: VecDeque<Entry>,
@@ -249,15 +276,22 @@ struct Book {
     /// Conversations, each with a process that called the API in it, that are noted.
     callers: HashSet<(AgentSessionId, Pid)>,
     refused: bool,
-    /// Something was stored.
+    /// Something was stored that is not published.
     changed: bool,
+    published_at: Option<Instant>,
 }
 
 impl Book {
-    fn new(home: Home, run: Option<RunId>, journal: Option<Arc<CallJournal>>) -> Self {
+    fn new(
+        home: Home,
+        run: Option<RunId>,
+        served: Option<ServedSessions>,
+        journal: Option<Arc<CallJournal>>,
+    ) -> Self {
         Self {
             home,
             run,
+            served,
             journal,
             store: None,
             pending: VecDeque::new(),
@@ -265,16 +299,16 @@ impl Book {
             callers: HashSet::new(),
             refused: false,
             changed: false,
+            published_at: None,
         }
     }
 
     fn keep(&mut self, calls: &Receiver<EndedCall>, clerk: &Clerk, overflow: &Mutex<Vec<Entry>>) {
         loop {
-            // While nothing waits, nothing wakes this thread.
-            let next = if self.pending.is_empty() {
-                calls.recv().map_err(|_| RecvTimeoutError::Disconnected)
-            } else {
-                calls.recv_timeout(RETRY)
+            let next = match self.next_look() {
+                Some(pause) => calls.recv_timeout(pause),
+                // While nothing waits, nothing wakes this thread.
+                None => calls.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             let over = matches!(next, Err(RecvTimeoutError::Disconnected));
             self.add(next.ok().and_then(|call| clerk.entry(call)));
@@ -289,6 +323,28 @@ impl Book {
             if over {
                 return self.finish();
             }
+            self.look_at_served();
+        }
+    }
+
+    fn next_look(&self) -> Option<Duration> {
+        if !self.pending.is_empty() {
+            return Some(RETRY);
+        }
+        let served = self.served.as_ref()?;
+        if self.changed { Some(SOON) } else { served.next_look(SystemClock.now()) }
+    }
+
+    /// Beside a run, its tracker looks after sessions, and publishes and sends what changed in them.
+    fn look_at_served(&mut self) {
+        let (Some(served), Some(store)) = (&mut self.served, &mut self.store) else { return };
+        match served.look(store, SystemClock.now()) {
+            Ok(changed) => self.changed |= changed,
+            Err(error) => tracing::warn!("calls that the proxy saw wait for their sessions: {error}"),
+        }
+        if self.published_at.is_none_or(|at| at.elapsed() >= SOON) {
+            self.publish();
+            self.published_at = Some(Instant::now());
         }
     }
 
@@ -310,6 +366,11 @@ impl Book {
         if !self.pending.is_empty() {
             tracing::error!("{} calls that the proxy saw are not stored", self.pending.len());
         }
+        if let (Some(served), Some(store)) = (&self.served, &mut self.store)
+            && let Err(error) = served.end(store, SystemClock.now())
+        {
+            tracing::warn!("sessions of the proxy are left to the next command to end: {error}");
+        }
         self.publish();
     }
 
@@ -324,6 +385,7 @@ impl Book {
         if config.delivery.any() {
             forward::spawn_delivery(&self.home);
         }
+        self.changed = false;
     }
 
     /// Calls of a worker before this one, which was killed. Where the store refuses, the next command takes them in.
@@ -370,12 +432,16 @@ impl Book {
             none => none.insert(Store::open(&self.home, now).map_err(|error| error.to_string())?),
         };
         let batch: Vec<&Entry> = self.pending.iter().take(BATCH).collect();
-        let (run, noted) = (self.run, &self.noted);
-        let mut callers = Vec::new();
+        let (run, noted, served) = (self.run, &self.noted, &self.served);
+        let (mut callers, mut fates) = (Vec::new(), Vec::new());
         let written: Result<Vec<AgentSessionId>, crate::session::Error> = store.write(|tx| {
             let mut newly = Vec::new();
             for Entry { call, quotas, peer, .. } in &batch {
+                if let Some(served) = served {
+                    served.open_for(tx, call)?;
+                }
                 let fate = proxied::take(tx, now, call)?;
+                fates.push(fate);
                 for report in quotas {
                     match fate {
                         Fate::Recorded(session) => quota::take(tx, call.at, session, report)?,
@@ -405,6 +471,11 @@ impl Book {
             Ok(newly) => {
                 self.noted.extend(newly);
                 let stored: Vec<Entry> = self.pending.drain(..count).collect();
+                if let Some(served) = &mut self.served {
+                    for (entry, fate) in stored.iter().zip(fates) {
+                        served.taken(&entry.call, fate, now);
+                    }
+                }
                 self.leave_journal(stored.iter());
                 self.changed = true;
                 self.note_callers(callers);
@@ -548,7 +619,12 @@ mod tests {
             auth: None,
             headers: Vec::new(),
         };
-        let clerk = Clerk { run: None, routes: vec![route], repeats: Mutex::default() };
+        let clerk = Clerk {
+            run: None,
+            routes: vec![route],
+            nameless: NamelessRuns::default(),
+            repeats: Mutex::default(),
+        };
         for (transport, status, end, is_call) in [
             (Transport::WebSocket, 426, CallEnd::Complete, false),
             (Transport::WebSocket, 426, CallEnd::NotConnected, false),

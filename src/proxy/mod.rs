@@ -13,6 +13,7 @@ mod gate;
 pub mod keeper;
 mod ledger;
 pub mod listeners;
+mod served;
 pub mod settings;
 mod users;
 pub mod worker;

@@ -294,18 +294,48 @@ fn a_stopped_background_session_leaves_no_proxy_but_for_who_uses_it() {
     scene.wait_gone();
 }
 
+/// A proxy that stands alone, and the first line it prints.
+fn serve(scene: &Scene) -> (std::process::Child, String) {
+    let upstream = format!("anthropic={}", scene.api.url());
+    let mut command = scene.codemie(&["proxy", "serve", "--listen", "127.0.0.1:0", "--upstream", &upstream]);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
+    let mut server = command.spawn().unwrap();
+    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(server.stdout.take().unwrap()));
+    (server, lines.next().unwrap().unwrap())
+}
+
+/// Nobody wraps the programs behind it: a conversation that calls name becomes a session, and so do all calls that name none.
+#[test]
+fn calls_through_a_proxy_on_its_own_are_counted() {
+    let scene = Scene::set();
+    let (mut server, line) = serve(&scene);
+    let address = line.strip_prefix("ANTHROPIC_BASE_URL=").unwrap().to_owned();
+    ok(&address, FIRST);
+    ok(&address, "");
+    ok(&address, "");
+    let nameless = scene.wait_calls("proxy-anthropic", 2);
+    assert_eq!(
+        (&nameless["agent"], &nameless["status"]),
+        (&"anthropic".into(), &"active".into()),
+        "{nameless}"
+    );
+    processes::signal(server.id().cast_signed(), Signal::INT);
+    assert!(server.wait().unwrap().success());
+    let sessions = scene.json(&["list", "--json"]);
+    let sessions = sessions.as_array().unwrap();
+    let named = sessions.iter().find(|session| session["agent"] == "claude").unwrap();
+    assert_eq!(named["correlation"]["agentSessionId"], FIRST, "{named}");
+    let sum = |of: fn(&serde_json::Value) -> u64| sessions.iter().map(of).sum::<u64>();
+    assert_eq!(sum(|session| session["usage"]["apiCalls"].as_u64().unwrap()), 3);
+    let told: u64 = scene.api.log().calls.iter().map(|call| call.told.input).sum();
+    assert_eq!(sum(|session| session["usage"]["inputTokens"].as_u64().unwrap()), told);
+    assert!(sessions.iter().all(|session| session["status"] == "completed"), "{sessions:?}");
+}
+
 #[test]
 fn a_proxy_on_its_own_serves_with_its_token_alone() {
     let scene = Scene::set();
-    let upstream = format!("anthropic={}", scene.api.url());
-    let serve = |scene: &Scene| {
-        let mut command =
-            scene.codemie(&["proxy", "serve", "--listen", "127.0.0.1:0", "--upstream", &upstream]);
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit()).spawn().unwrap()
-    };
-    let mut server = serve(&scene);
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(server.stdout.take().unwrap()));
-    let line = lines.next().unwrap().unwrap();
+    let (mut server, line) = serve(&scene);
     let address = line.strip_prefix("ANTHROPIC_BASE_URL=").unwrap().to_owned();
     ok(&address, FIRST);
     let (root, token) = address.strip_suffix("/anthropic").unwrap().rsplit_once('/').unwrap();
@@ -320,9 +350,8 @@ fn a_proxy_on_its_own_serves_with_its_token_alone() {
     assert!(rest.contains("message_stop"), "it drains: {rest}");
     assert!(server.wait().unwrap().success());
     assert_eq!(scene.notes(), 0);
-    let mut server = serve(&scene);
-    let mut lines = std::io::BufRead::lines(std::io::BufReader::new(server.stdout.take().unwrap()));
-    assert!(lines.next().unwrap().unwrap().ends_with("/TOKEN/anthropic"), "the token is shown once");
+    let (mut server, line) = serve(&scene);
+    assert!(line.ends_with("/TOKEN/anthropic"), "the token is shown once");
     processes::signal(server.id().cast_signed(), Signal::TERM);
     assert!(server.wait().unwrap().success());
 }
