@@ -62,9 +62,9 @@ impl Lineage {
                 self.of_a_daemon = true;
                 return;
             }
-            let Some(process) = processes.identify(pid) else { return };
+            let Some((process, parent)) = processes.identify_with_parent(pid) else { return };
             self.ancestors.push(process);
-            next = processes.parent(pid);
+            next = Some(parent);
         }
     }
 

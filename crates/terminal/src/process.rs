@@ -120,6 +120,11 @@ pub trait Processes: Send + Sync {
     fn identify(&self, pid: Pid) -> Option<ProcessId> {
         self.start_time(pid).map(|start| ProcessId { pid, start })
     }
+
+    /// A process with its parent, from one look.
+    fn identify_with_parent(&self, pid: Pid) -> Option<(ProcessId, Pid)> {
+        self.identify(pid).zip(self.parent(pid))
+    }
 }
 
 pub use platform::JobStatus;
@@ -135,6 +140,11 @@ impl Processes for SystemProcesses {
 
     fn parent(&self, pid: Pid) -> Option<Pid> {
         platform::inspect(pid).map(|seen| seen.parent)
+    }
+
+    fn identify_with_parent(&self, pid: Pid) -> Option<(ProcessId, Pid)> {
+        let seen = platform::inspect(pid)?;
+        Some((ProcessId { pid, start: seen.start }, seen.parent))
     }
 
     fn session_leader(&self, pid: Pid) -> Option<Pid> {

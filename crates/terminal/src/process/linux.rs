@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::fs;
+use std::io::Read;
 use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
@@ -15,8 +16,20 @@ use wire::{Pid, StartTime};
 /// Clock ticks in a second, as programs see them: 100 on every architecture this is built for.
 const TICKS: u64 = 100;
 
+/// Larger than any `stat` and than most command lines: one read takes them whole.
+const USUAL_ENTRY: usize = 2048;
+
+/// A file of a process. `fs::read` asks for the length first, which the kernel does not know, and then reads in small pieces:
+/// eight calls of the system in place of four, for each ancestor, before an agent can start.
+fn read_entry(pid: Pid, name: &str) -> std::io::Result<Vec<u8>> {
+    let file = fs::File::open(format!("/proc/{pid}/{name}"))?;
+    let mut content = Vec::with_capacity(USUAL_ENTRY);
+    file.take(u64::MAX).read_to_end(&mut content)?;
+    Ok(content)
+}
+
 pub(super) fn inspect(pid: Pid) -> Option<Inspected> {
-    parse_stat(&fs::read(format!("/proc/{pid}/stat")).ok()?)
+    parse_stat(&read_entry(pid, "stat").ok()?)
 }
 
 /// Whether a process is in the foreground of its terminal, and not stopped.
@@ -116,7 +129,7 @@ fn parse_locks(locks: &str, inode: u64) -> Vec<Pid> {
 }
 
 pub(super) fn command(pid: Pid) -> Vec<OsString> {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let line = read_entry(pid, "cmdline").unwrap_or_default();
     // A process that has ended, and one of the kernel's own, has an empty line.
     let words = line.strip_suffix(b"\0").unwrap_or(&line).split(|byte| *byte == 0);
     words.filter(|_| !line.is_empty()).map(|word| OsString::from_vec(word.to_vec())).collect()
