@@ -2,21 +2,26 @@
 //!
 //! direct, codemie, script(1) and tmux take turns, so that whatever else the machine does hits all of them. Bare times mean
 //! nothing elsewhere; the ratios do. tmux renders a screen of its own, so what depends on throughput is not comparable and left
-//! out. `CODEMIE_BENCH_BINARY` names another build of codemie to measure.
+//! out. `CODEMIE_BENCH_BINARY` names another build of codemie to measure, `CODEMIE_BENCH_BESIDE` one to measure beside it, so that
+//! a step of one commit is seen in one run.
 
-#![allow(unsafe_code)] // pre_exec, to give each child a terminal of its own
+#![allow(unsafe_code)] // pre_exec, to give each child a terminal of its own; getrusage
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::disallowed_methods)]
 
 mod support;
 
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{Read, Write};
+use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use support::{Terminal, quantile};
 
-const STARTS: usize = 200;
+/// Names another build of codemie.
+const BESIDE: &str = "CODEMIE_BENCH_BESIDE";
+const STARTS: usize = 300;
 const KEYS: usize = 3000;
 const THROUGHPUT_MIB: usize = 64;
 /// Keys typed into a flood, in this many rounds.
@@ -31,6 +36,7 @@ const INTERRUPTS: usize = 7;
 enum Peer {
     Direct,
     Codemie,
+    Beside,
     Script,
     Tmux,
 }
@@ -40,6 +46,7 @@ impl Peer {
         match self {
             Self::Direct => "direct",
             Self::Codemie => "codemie",
+            Self::Beside => "beside",
             Self::Script => "script",
             Self::Tmux => "tmux",
         }
@@ -54,8 +61,13 @@ impl Peer {
             }
             Self::Codemie => {
                 let binary = std::env::var_os("CODEMIE_BENCH_BINARY");
-                command = Command::new(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_codemie").into()));
-                command.args(["run", "--quiet", "--", "sh", "-c", line]);
+                command = wrapped(binary.unwrap_or_else(|| env!("CARGO_BIN_EXE_codemie").into()), line);
+            }
+            Self::Beside => {
+                command = wrapped(std::env::var_os(BESIDE).unwrap(), line);
+                // A home of its own: an older build refuses a newer database.
+                let home = PathBuf::from(std::env::var_os("CODEMIE_HOME").unwrap()).join("beside");
+                command.env("CODEMIE_HOME", home);
             }
             Self::Script => {
                 command = Command::new("script");
@@ -70,6 +82,12 @@ impl Peer {
     }
 }
 
+fn wrapped(binary: OsString, line: &str) -> Command {
+    let mut command = Command::new(binary);
+    command.args(["run", "--quiet", "--", "sh", "-c", line]);
+    command
+}
+
 fn main() {
     // cargo passes --bench; a filter chooses one measurement.
     let filter: Vec<String> = std::env::args().skip(1).filter(|arg| !arg.starts_with("--")).collect();
@@ -81,11 +99,13 @@ fn main() {
         let tool = match peer {
             Peer::Script => "script",
             Peer::Tmux => "tmux",
-            _ => return true,
+            Peer::Beside => return std::env::var_os(BESIDE).is_some(),
+            Peer::Direct | Peer::Codemie => return true,
         };
         Command::new(tool).arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
     };
     let mut peers = vec![Peer::Direct, Peer::Codemie];
+    peers.extend(Some(Peer::Beside).filter(|beside| present(*beside)));
     for peer in [Peer::Script, Peer::Tmux] {
         if present(peer) {
             peers.push(peer);
@@ -121,8 +141,10 @@ fn main() {
 
 fn starts(peers: &[Peer]) {
     let mut times = vec![Vec::new(); peers.len()];
+    let mut processor = vec![Duration::ZERO; peers.len()];
     for _ in 0..STARTS {
-        for (peer, times) in peers.iter().zip(&mut times) {
+        for ((peer, times), processor) in peers.iter().zip(&mut times).zip(&mut processor) {
+            let before = processor_time_of_children();
             let begun = Instant::now();
             let mut terminal = Terminal::open(peer.command("true"));
             let mut reader = terminal.master.try_clone().unwrap();
@@ -133,6 +155,7 @@ fn starts(peers: &[Peer]) {
             });
             terminal.child.wait().unwrap();
             times.push(begun.elapsed());
+            *processor += processor_time_of_children().saturating_sub(before);
             drop(terminal);
             let _ = drain.join();
         }
@@ -142,11 +165,34 @@ fn starts(peers: &[Peer]) {
     }
     let base = quantile(&times[0], 0.0);
     println!("\nstart of `true` until the shell has its prompt back ({STARTS} runs, in turns)");
-    println!("  {:10} {:>9} {:>9} {:>16}", "", "min ms", "p50 ms", "min over direct");
-    for (peer, times) in peers.iter().zip(&times) {
+    println!("  {:10} {:>9} {:>9} {:>16} {:>10}", "", "min ms", "p50 ms", "min over direct", "CPU ms");
+    for ((peer, times), processor) in peers.iter().zip(&times).zip(&processor) {
         let (min, p50) = (quantile(times, 0.0), quantile(times, 0.5));
-        println!("  {:10} {:9.2} {:9.2} {:>13.2} ms", peer.name(), min * 1e3, p50 * 1e3, (min - base) * 1e3);
+        #[allow(clippy::cast_precision_loss)]
+        let processor = processor.as_secs_f64() / STARTS as f64;
+        println!(
+            "  {:10} {:9.2} {:9.2} {:>13.2} ms {:10.2}",
+            peer.name(),
+            min * 1e3,
+            p50 * 1e3,
+            (min - base) * 1e3,
+            processor * 1e3
+        );
     }
+}
+
+/// Of all that have ended and been waited for. tmux's work is its server's, which lives on.
+fn processor_time_of_children() -> Duration {
+    // SAFETY: all of the struct is numbers, for which zeroes are valid, and the call fills it in.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        assert_eq!(libc::getrusage(libc::RUSAGE_CHILDREN, &raw mut usage), 0);
+        usage
+    };
+    let time = |part: libc::timeval| {
+        Duration::new(part.tv_sec.try_into().unwrap(), u32::try_from(part.tv_usec).unwrap() * 1000)
+    };
+    time(usage.ru_utime) + time(usage.ru_stime)
 }
 
 fn echoes(peers: &[Peer]) {
@@ -325,7 +371,7 @@ fn coloured_log(bytes: usize) -> Vec<u8> {
 fn memory(peers: &[Peer]) {
     println!("\nmemory of the wrapper's own processes (PSS), and wake-ups while idle");
     println!("  {:10} {:>10} {:>14} {:>12}", "", "idle KiB", "stalled KiB", "wake-ups/s");
-    for peer in peers.iter().filter(|peer| matches!(peer, Peer::Codemie | Peer::Script)) {
+    for peer in peers.iter().filter(|peer| matches!(peer, Peer::Codemie | Peer::Beside | Peer::Script)) {
         let mut terminal = Terminal::open(peer.command("echo ready; exec cat"));
         terminal.wait_for(b"ready");
         std::thread::sleep(Duration::from_millis(500));
