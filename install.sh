@@ -275,7 +275,8 @@ obtain_binary() {
     target=$(absolute "${CARGO_TARGET_DIR:-$checkout/target}")
     binary=$target/dist/codemie
     if step "build codemie in $checkout"; then
-        cargo build --profile dist --locked --manifest-path "$checkout/Cargo.toml" --target-dir "$target" </dev/null ||
+        # From there: cargo reads its settings where it is started.
+        (cd "$checkout" && cargo build --profile dist --locked --target-dir "$target") </dev/null ||
             fail "the build failed; see above"
         [ -f "$binary" ] || fail "cargo built no $binary; a build.target in cargo's settings may be why"
     fi

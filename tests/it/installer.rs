@@ -323,7 +323,7 @@ fn builds_from_the_checkout_with_the_locked_dependencies() {
         let sandbox = lived_in();
         let target = sandbox.outside("target folder");
         let cargo = "if [ \"$1\" = --version ]; then echo 'cargo 1.200.1 (f2d3ce0bd 2026-03-21)'; exit; fi
-            echo \"cargo $*\"
+            echo \"in $PWD: cargo $*\"
             while [ \"$1\" != --target-dir ]; do shift; done
             mkdir -p \"$2/dist\" && cp \"$CODEMIE_BUILT\" \"$2/dist/codemie\"";
         let run = |body: &str| {
@@ -354,10 +354,10 @@ fn builds_from_the_checkout_with_the_locked_dependencies() {
 
         let output = run(cargo);
         assert_eq!((output.code, output.err.as_str()), (Some(0), ""), "{shell:?}: {output:?}");
-        assert!(
-            output.out.contains("cargo build --profile dist --locked --manifest-path "),
-            "{shell:?}: {output:?}"
-        );
+        // Where cargo finds this project's settings.
+        let there =
+            format!("in {}: cargo build --profile dist --locked --target-dir ", env!("CARGO_MANIFEST_DIR"));
+        assert!(output.out.contains(&there), "{shell:?}: {output:?}");
         assert!(sandbox.path(".local/bin/codemie").is_file());
     }
 }
