@@ -11,6 +11,8 @@ pub struct Invocation {
     pub injectable: bool,
     /// The agent will write a session file.
     pub persistent: bool,
+    /// The arguments hold a first prompt.
+    pub prompts: bool,
 }
 
 /// By the arguments alone: piped standard streams turn an `Interactive` run into a print run, and only the caller sees them.
@@ -48,6 +50,7 @@ impl Invocation {
             session: Conversation::Unknown,
             injectable: false,
             persistent: false,
+            prompts: false,
         }
     }
 }

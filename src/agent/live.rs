@@ -23,6 +23,11 @@ pub trait Live {
         None
     }
 
+    /// Whether [`read_turn`](Self::read_turn) shows where turns end.
+    fn marks_turns(&self) -> bool {
+        false
+    }
+
     /// What the agent itself publishes about the process `pid`, or about a process below it.
     fn published(&self, _var: Var<'_>, _pid: Pid, _processes: &dyn Processes) -> Option<Published> {
         None
@@ -93,7 +98,9 @@ pub enum TurnKind {
     Prompt(String),
     /// The agent is at work on a turn: an answer that is not the last one, a tool.
     Goes,
-    /// A turn is over; interrupted ones too.
+    /// A text of the agent's, which may be the last of its turn: nothing in the line says whether it is.
+    Speaks,
+    /// A turn is over, and what was answered stands before its mark; interrupted ones too.
     Ended,
 }
 

@@ -96,7 +96,7 @@ pub(super) fn marks<'a>(live: &dyn Live, lines: impl Iterator<Item = &'a [u8]>) 
         assert!(mark.at.is_some());
         match mark.kind {
             TurnKind::Prompt(text) => write!(row, ">{text}").unwrap(),
-            TurnKind::Goes => row.push('.'),
+            TurnKind::Goes | TurnKind::Speaks => row.push('.'),
             TurnKind::Ended => row.push('|'),
         }
         row

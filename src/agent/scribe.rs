@@ -53,6 +53,7 @@ impl Launch for Scribe {
             session: Conversation::Fresh,
             injectable: false,
             persistent: true,
+            prompts: false,
         }
     }
 }
@@ -93,6 +94,10 @@ impl Live for Scribe {
         let (_, at, item, _) = parse(row)?;
         let kind = if let ItemKind::User(text) = item { TurnKind::Prompt(text) } else { TurnKind::Ended };
         Some(TurnMark { at: Some(at), kind })
+    }
+
+    fn marks_turns(&self) -> bool {
+        true
     }
 }
 
@@ -339,6 +344,7 @@ mod tests {
                 version: None,
                 binary: None::<version::BinaryIdentity>,
                 conversation: lifecycle::ConversationStart::Fresh,
+                prompted: false,
                 assigned: None,
                 folder: self.folder.clone(),
                 surroundings: crate::store::Surroundings::default(),

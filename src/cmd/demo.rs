@@ -166,6 +166,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         binary: None,
         conversation: ConversationStart::Fresh,
+        prompted: false,
         notes: vec![note(now, "arguments", format!("added: --session-id {assigned}"))],
         assigned: Some(assigned),
         folder,

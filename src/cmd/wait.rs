@@ -22,13 +22,15 @@ const PENDING: &str = "pending";
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-struct Answer<'a> {
+struct PrintedWait<'a> {
     result: &'a str,
     session_id: SessionId,
     #[serde(skip_serializing_if = "Option::is_none")]
     redirected_from: Option<SessionId>,
     state: Option<&'a LiveState>,
     cursor: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answer: Option<&'static str>,
 }
 
 pub fn run(args: &Wait, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -58,12 +60,13 @@ fn print(
 ) -> anyhow::Result<()> {
     let result = waited.result.map_or(PENDING, |moment| moment.as_str());
     if args.json {
-        let answer = Answer {
+        let answer = PrintedWait {
             result,
             session_id: waited.session,
             redirected_from: waited.redirected_from,
             state: waited.state.as_ref(),
             cursor: waited.cursor.to_string(),
+            answer: waited.answer(),
         };
         out.write_all(json::line(&answer)?.as_bytes())?;
         return Ok(());
@@ -77,6 +80,7 @@ fn print(
         .as_ref()
         .map(|state| format!(" ({}: {})", state.is, clean(&state.why)))
         .unwrap_or_default();
-    writeln!(out, "{result}  {name}{state}  {}", waited.cursor)?;
+    let answer = waited.answer().map(|answer| format!(" (answer {answer})")).unwrap_or_default();
+    writeln!(out, "{result}  {name}{state}{answer}  {}", waited.cursor)?;
     Ok(())
 }

@@ -41,6 +41,7 @@ impl Launch for Demo {
             session: Conversation::Fresh,
             injectable: true,
             persistent: true,
+            prompts: false,
         }
     }
 }

@@ -46,6 +46,8 @@ pub(super) struct Subject {
     pub(super) notifier: Notifier,
     /// Whether the terminals of viewers are to show notices.
     pub(super) osc9: bool,
+    /// A first prompt stands in the agent's arguments.
+    pub(super) prompted: bool,
 }
 
 pub(super) struct LiveSession {
@@ -90,8 +92,12 @@ impl LiveSession {
     pub(super) fn new(subject: Subject) -> Self {
         let now = SystemClock.now();
         let state = decide(&Sources { blank: true, started: Some(now), ..Sources::default() }, now);
+        let mut log = EventLog::of_agent(subject.agent.is_some_and(|agent| agent.marks_turns()));
+        if subject.prompted {
+            log.give(now);
+        }
         Self {
-            turns: subject.agent.map(TurnFeed::of),
+            turns: subject.agent.map(|agent| TurnFeed::of_new_run(agent, now)),
             subject,
             pid: None,
             begun: (Instant::now(), now),
@@ -105,7 +111,7 @@ impl LiveSession {
             viewer_keys: 0,
             ended: false,
             state,
-            log: EventLog::default(),
+            log,
             notified: now,
             sends: Sends::default(),
             waits: Waits::default(),
@@ -227,6 +233,7 @@ impl LiveSession {
 
     /// The agent has ended and everything is recorded: the answers that are left to give.
     pub(super) fn last_answers(&mut self) -> Vec<(u64, FromHost)> {
+        self.read_files(); // what the agent wrote last may be an answer
         self.log.exit(SystemClock.now());
         let now = Instant::now();
         let progress = self.with_situation(now, 0, |sends, situation| sends.step(situation));
@@ -246,7 +253,8 @@ impl LiveSession {
         let agent = self.subject.agent.map_or("", |agent| agent.name());
         let mut shown = Vec::new();
         for event in &moments {
-            let mut notice = Notice::of(event.moment, self.session(), name, agent, &self.state);
+            let state = self.log.state_with(event, &self.state);
+            let mut notice = Notice::of(event.moment, self.session(), name, agent, &state);
             if event.moment == Moment::Exit {
                 (notice.state, notice.why) = ("", "its agent has ended");
             }

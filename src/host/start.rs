@@ -185,8 +185,17 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
     }
     as_in_a_plain_terminal(&mut launch);
     plan.on_news = Some(on_news(launcher.clone(), reporter.clone()));
-    let live =
-        LiveSession::new(Subject { agent, run, session, origin: origin.clone(), limits, notifier, osc9 });
+    let (origin_of_agent, prompted) = (origin.clone(), plan.prompted);
+    let live = LiveSession::new(Subject {
+        agent,
+        run,
+        session,
+        origin: origin_of_agent,
+        limits,
+        notifier,
+        osc9,
+        prompted,
+    });
     let stopped = Arc::<AtomicBool>::default();
     let own = SystemProcesses.identify(own_pid());
     let stopping = Stopping::new(home.clone(), plan.agent.clone(), own, Arc::clone(&stopped));

@@ -104,11 +104,13 @@ impl<C: Clone + PartialEq> Waits<C> {
 /// `pending` leaves the cursor where it was, or before everything that is still to come.
 fn answer(event: Option<Event>, cursor: Option<Timestamp>, now: &Present<'_>) -> WaitAnswer {
     let at = event.map_or_else(|| cursor.unwrap_or_else(|| now.log.last()), |event| event.at);
+    let state = event.map(|event| now.log.state_with(&event, now.state));
     WaitAnswer {
         result: event.map(|event| event.moment),
         session: now.session,
-        state: now.state.clone(),
+        state: state.unwrap_or_else(|| now.state.clone()),
         cursor: Cursor::at(at).to_string(),
+        answer_missing: event.is_some_and(|event| event.answer_missing),
     }
 }
 

@@ -30,7 +30,13 @@ mod tests {
     use crate::agent::InvocationKind;
 
     fn invocation(session: Conversation, injectable: bool) -> Invocation {
-        Invocation { kind: InvocationKind::Interactive, session, injectable, persistent: true }
+        Invocation {
+            kind: InvocationKind::Interactive,
+            session,
+            injectable,
+            persistent: true,
+            prompts: false,
+        }
     }
 
     fn id() -> AgentSessionId {

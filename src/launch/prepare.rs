@@ -133,6 +133,7 @@ pub fn prepare(
     };
     let folder = origin.folder();
     let FollowPlan { trail, conversation, chosen, surroundings } = FollowPlan::of(&start, origin, &folder);
+    let prompted = start.agent.as_ref().is_some_and(|start| start.prompted);
     let (installed, given) =
         start.agent.map_or_else(Default::default, |start| (start.installed, start.assigned));
     let plan = Plan {
@@ -148,6 +149,7 @@ pub fn prepare(
         binary: installed.identity,
         assigned: given.or(chosen),
         conversation,
+        prompted,
         folder,
         surroundings,
         name: labels.name,
@@ -236,6 +238,8 @@ struct AgentStart {
     agent: &'static dyn Agent,
     /// By its arguments.
     interactive: bool,
+    /// A first prompt stands in its arguments.
+    prompted: bool,
     /// The id we chose for its session.
     assigned: Option<AgentSessionId>,
     /// The id the user chose.
@@ -289,6 +293,7 @@ impl Start {
             agent: Some(AgentStart {
                 agent,
                 interactive: invocation.kind == InvocationKind::Interactive,
+                prompted: invocation.prompts,
                 assigned: changes.assigned,
                 chosen: continuation::chosen(&invocation),
                 installed,

@@ -177,7 +177,7 @@ fn turn_alone(turn: &TurnMark) -> Finding {
             let why = "a prompt has been submitted, and no answer is there yet";
             Finding::new(Activity::Working, StateSource::SessionFile, why).since(turn.at)
         }
-        TurnKind::Goes => {
+        TurnKind::Goes | TurnKind::Speaks => {
             Finding::unknown("in the middle of a turn it works or asks something").since(turn.at)
         }
         TurnKind::Ended => {

@@ -3,9 +3,11 @@
 //! They are made from what is seen one after the other: live states, and the marks of turns in the conversation's file.
 //!
 //! - A turn begins with a prompt in the file, with work that is seen, or with a question in the middle of it.
-//! - It ends with its mark in the file, or when the agent is idle, and then once: where the file marks turns, a screen that still
-//!   shows work for a moment begins no second one; where only the screen shows idleness, it must last, because an animation has
-//!   gaps.
+//! - It ends when its answer can be read, and once. Where the file marks turns, that is its mark there: an agent may report that
+//!   it is idle before the file has the answer, so idleness alone ends such a turn only after a while, and the answer is then
+//!   missing. Lines of it that come even later belong to it and begin no second turn; neither does a screen that still shows work
+//!   for a moment. Where only the screen shows idleness, it must last, because an animation has gaps.
+//! - A prompt that was given in the arguments of the agent is a turn from the start of the run on.
 //! - A question is a permission or a choice in the middle of a turn, and also a dialog before a conversation can go on: whoever
 //!   waits for such a session would wait for ever. It counts as long as it stands there.
 //!
@@ -27,6 +29,12 @@ const IDLE_LASTS: Duration = Duration::from_millis(400);
 /// How long idleness from before a turn must go on before that turn is taken for one without work (a command of the agent's
 /// own).
 const STALE_IDLE_LASTS: Duration = Duration::from_secs(2);
+/// How long an agent must be idle before its answer is given up. It was measured to stand in the file 70 to 90 ms after Claude
+/// reported that it was idle, with eight agents on two cores.
+const ANSWER_WITHIN: Duration = Duration::from_secs(2);
+/// How long an agent must be idle before a prompt of its arguments is given up of which nothing was seen: it is a command of the
+/// agent's own, or was not taken. Agents that start all at once have been idle for seconds before they took theirs.
+const GIVEN_WITHIN: Duration = Duration::from_secs(20);
 /// How long work must be seen after a turn's mark in the file before it is another turn, and not the rest of a picture.
 const WORK_LASTS: Duration = Duration::from_millis(1500);
 /// How long a question must be seen on a screen: half a painted screen can look like one.
@@ -39,6 +47,14 @@ const EXPECTED: Duration = Duration::from_secs(5);
 pub struct Event {
     pub at: Timestamp,
     pub moment: Moment,
+    /// The turn has ended, and its answer cannot be read.
+    pub answer_missing: bool,
+}
+
+impl Event {
+    pub fn new(at: Timestamp, moment: Moment) -> Self {
+        Self { at, moment, answer_missing: false }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -69,6 +85,14 @@ pub struct EventLog {
     turn: Turn,
     /// The conversation's file marks turns.
     marked: bool,
+    /// Nothing was seen yet of the open turn, whose prompt stands in the agent's arguments.
+    given: bool,
+    /// The last mark of the open turn is a text of the agent's.
+    has_spoken: bool,
+    /// The time of the latest mark that ended a turn.
+    end_mark: Option<Timestamp>,
+    /// When a turn ended whose answer was missing. Marks from before that time are of that turn.
+    unanswered: Option<Timestamp>,
     idle_since: Option<Timestamp>,
     work_since: Option<Timestamp>,
     question: Option<Question>,
@@ -80,34 +104,77 @@ pub struct EventLog {
 }
 
 impl EventLog {
+    /// Of an agent whose conversations mark turns, or do not.
+    pub fn of_agent(marks_turns: bool) -> Self {
+        Self { marked: marks_turns, ..Self::default() }
+    }
+
+    /// The agent was started with a prompt in its arguments.
+    pub fn give(&mut self, now: Timestamp) {
+        (self.given, self.turn) = (true, Turn::Open(now));
+    }
+
     /// The last mark of a conversation that was there before this log. Its end is at its own time, so that a cursor from before
     /// a restart finds it.
     pub fn begin_with(&mut self, mark: &TurnMark) {
         self.marked = true;
         let at = mark.at.unwrap_or_default();
-        match mark.kind {
-            TurnKind::Prompt(_) | TurnKind::Goes => self.turn = Turn::Open(at),
-            TurnKind::Ended => self.end_turn(at),
+        let turn = match mark.kind {
+            TurnKind::Prompt(_) | TurnKind::Goes | TurnKind::Speaks => Turn::Open(at),
+            TurnKind::Ended => {
+                self.end_mark = mark.at;
+                Turn::Ended(self.push(at, Moment::TurnEnd))
+            }
+        };
+        if !self.given {
+            self.turn = turn;
         }
     }
 
-    /// The run went on in another conversation; with the last mark that it had before. Whatever it was in the middle of is over
-    /// without an end of its own.
+    /// The run has left its conversation. Whatever it was in the middle of is over without an end of its own.
+    pub fn leave(&mut self) {
+        (self.idle_since, self.work_since, self.end_mark) = (None, None, None);
+        if !self.given {
+            self.turn = Turn::None;
+        }
+    }
+
+    /// The run is in a conversation whose file has appeared; with the last mark that it had before. A turn that was seen to begin
+    /// before the file was there goes on in it.
     pub fn enter(&mut self, mark: Option<&TurnMark>) {
-        (self.idle_since, self.work_since) = (None, None);
-        self.turn = match mark.map(|mark| &mark.kind) {
-            Some(TurnKind::Ended) => Turn::Ended(self.last),
-            _ => Turn::None,
+        self.turn = match (self.turn, mark.map(|mark| &mark.kind)) {
+            (Turn::None, Some(TurnKind::Ended)) => Turn::Ended(self.last),
+            (Turn::Ended(_), Some(TurnKind::Prompt(_) | TurnKind::Goes | TurnKind::Speaks)) => Turn::None,
+            (turn, _) => turn,
         };
     }
 
     /// A mark that has just appeared in the conversation's file.
     pub fn mark(&mut self, now: Timestamp, mark: &TurnMark) {
         self.marked = true;
-        match mark.kind {
-            TurnKind::Prompt(_) | TurnKind::Goes => self.open_turn(now),
-            TurnKind::Ended if !matches!(self.turn, Turn::Ended(_)) => self.end_turn(now),
-            TurnKind::Ended => {}
+        let ends = mark.kind == TurnKind::Ended;
+        let before = |time: Option<Timestamp>| mark.at.zip(time).is_some_and(|(at, time)| at < time);
+        if before(self.unanswered) {
+            if ends {
+                self.answer_has_come();
+            }
+        } else if ends {
+            self.end_mark = self.end_mark.max(mark.at);
+            if !matches!(self.turn, Turn::Ended(_)) {
+                self.end_turn(now, false);
+            }
+        } else if !before(self.end_mark) {
+            // (Lines are not always written in the order of what they describe: an answer may stand before its prompt.)
+            self.open_turn(now);
+            self.has_spoken = mark.kind == TurnKind::Speaks;
+        }
+    }
+
+    /// The answer that was missing when its turn ended stands in the file after all.
+    fn answer_has_come(&mut self) {
+        let unanswered = self.unanswered;
+        if let Some(event) = self.events.iter_mut().rfind(|event| Some(event.at) == unanswered) {
+            event.answer_missing = false;
         }
     }
 
@@ -149,13 +216,16 @@ impl EventLog {
         let Turn::Open(opened) = self.turn else { return };
         let since = *self.idle_since.get_or_insert(now);
         let stale = state.since <= opened;
-        let lasts = match state.source {
+        let proven = match state.source {
+            _ if self.given => GIVEN_WITHIN,
             _ if stale => STALE_IDLE_LASTS,
             Some(StateSource::Registry | StateSource::SessionFile | StateSource::Sequence) => Duration::ZERO,
             Some(StateSource::Screen | StateSource::Process) | None => IDLE_LASTS,
         };
+        let missing = self.marked && !self.has_spoken;
+        let lasts = if missing { proven.max(ANSWER_WITHIN) } else { proven };
         if now.since(since) >= lasts {
-            self.end_turn(now);
+            self.end_turn(now, missing);
         } else {
             self.look_again(since.after(lasts));
         }
@@ -185,8 +255,8 @@ impl EventLog {
     /// A text is about to be submitted. What is seen of the turn before it belongs before it: its end is not waited for any
     /// longer if the agent seems idle.
     pub fn ask(&mut self, now: Timestamp, state: &LiveState) {
-        if matches!(self.turn, Turn::Open(_)) && state.is == Activity::Idle {
-            self.end_turn(now);
+        if matches!(self.turn, Turn::Open(_)) && state.is == Activity::Idle && !self.given {
+            self.end_turn(now, self.marked && !self.has_spoken);
         }
         self.asked = Some(now);
     }
@@ -228,7 +298,7 @@ impl EventLog {
     ) -> Option<Event> {
         if let Some(at) = self.exited {
             let before = cursor.and_then(|cursor| self.first_after(cursor, until));
-            return Some(before.unwrap_or(Event { at, moment: Moment::Exit }));
+            return Some(before.unwrap_or(Event::new(at, Moment::Exit)));
         }
         match cursor {
             Some(cursor) => self.first_after(cursor, until),
@@ -249,29 +319,56 @@ impl EventLog {
 
     fn holding(&self, until: &[Moment], now: Timestamp, state: &LiveState) -> Option<Event> {
         if let Some(at) = self.standing_question().filter(|_| wanted(until, Moment::NeedsInput)) {
-            return Some(Event { at, moment: Moment::NeedsInput });
+            return Some(Event::new(at, Moment::NeedsInput));
         }
         let expected = self.asked.is_some_and(|asked| now.since(asked) < EXPECTED);
         match self.turn {
             Turn::Ended(at) if state.is == Activity::Idle && !expected && wanted(until, Moment::TurnEnd) => {
-                Some(Event { at, moment: Moment::TurnEnd })
+                let known =
+                    self.events.iter().rfind(|event| event.at == at && event.moment == Moment::TurnEnd);
+                Some(known.copied().unwrap_or(Event::new(at, Moment::TurnEnd)))
             }
             _ => None,
         }
     }
 
+    /// The state to be reported with a moment, which agrees with it: what is seen may be of a moment before or after. `seen`: the
+    /// state as it is now.
+    pub fn state_with(&self, event: &Event, seen: &LiveState) -> LiveState {
+        let asks = |state: &LiveState| matches!(state.is, Activity::NeedsInput | Activity::Dialog);
+        match (event.moment, &self.question) {
+            (Moment::TurnEnd, _) if matches!(seen.is, Activity::Working | Activity::Starting) => LiveState {
+                is: Activity::Idle,
+                since: event.at,
+                why: "its turn has ended".to_owned(),
+                source: Some(StateSource::SessionFile),
+            },
+            (Moment::NeedsInput, Some(question)) if !asks(seen) => LiveState {
+                is: question.is,
+                since: question.since,
+                why: question.why.clone(),
+                source: seen.source,
+            },
+            _ => seen.clone(),
+        }
+    }
+
     fn open_turn(&mut self, now: Timestamp) {
         (self.asked, self.work_since) = (None, None);
-        if !matches!(self.turn, Turn::Open(_)) {
-            self.idle_since = None;
+        if self.given || !matches!(self.turn, Turn::Open(_)) {
+            (self.idle_since, self.given, self.has_spoken) = (None, false, false);
             self.turn = Turn::Open(now);
         }
     }
 
-    fn end_turn(&mut self, now: Timestamp) {
-        (self.idle_since, self.work_since) = (None, None);
+    fn end_turn(&mut self, now: Timestamp, answer_missing: bool) {
+        (self.idle_since, self.work_since, self.given) = (None, None, false);
         let at = self.push(now, Moment::TurnEnd);
         self.turn = Turn::Ended(at);
+        self.unanswered = answer_missing.then_some(at);
+        if let Some(event) = self.events.back_mut() {
+            event.answer_missing = answer_missing;
+        }
     }
 
     fn push(&mut self, now: Timestamp, moment: Moment) -> Timestamp {
@@ -280,7 +377,7 @@ impl EventLog {
         if self.events.len() == KEPT {
             self.events.pop_front();
         }
-        self.events.push_back(Event { at, moment });
+        self.events.push_back(Event::new(at, moment));
         at
     }
 

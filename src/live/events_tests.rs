@@ -32,9 +32,17 @@ enum Seen {
     Exit,
 }
 
+/// A mark with a time of its own.
+fn dated(kind: TurnKind, ms: i64) -> TurnMark {
+    TurnMark { at: Some(at(ms)), kind }
+}
+
 /// Everything is seen at its time; states again every 50 ms, as a host does that has something to do.
 fn log_of(seen: &[(i64, Seen)], end: i64) -> EventLog {
-    let mut log = EventLog::default();
+    log_from(EventLog::default(), seen, end)
+}
+
+fn log_from(mut log: EventLog, seen: &[(i64, Seen)], end: i64) -> EventLog {
     let mut present = state(Unknown, Screen, at(0));
     for now in 0..=end {
         for (_, seen) in seen.iter().filter(|(time, _)| *time == now) {
@@ -121,7 +129,7 @@ fn states_and_marks_become_moments() {
                 (1000, State(Idle, Registry, 1000)),
                 (1100, Mark(ended())),
             ],
-            vec![(1000, M::TurnEnd)],
+            vec![(1100, M::TurnEnd)],
         ),
         (
             "idleness from before the prompt does not end its turn",
@@ -132,7 +140,7 @@ fn states_and_marks_become_moments() {
                 (400, State(Working, Registry, 400)),
                 (900, State(Idle, Registry, 900)),
             ],
-            vec![(900, M::TurnEnd)],
+            vec![(2900, M::TurnEnd)],
         ),
         (
             "a command without any work is over after a while",
@@ -150,7 +158,7 @@ fn states_and_marks_become_moments() {
                 (1000, State(Working, Screen, 1000)),
                 (3000, State(Idle, Screen, 3000)),
             ],
-            vec![(200, M::TurnEnd), (3400, M::TurnEnd)],
+            vec![(200, M::TurnEnd), (5000, M::TurnEnd)],
         ),
         (
             "a question in a turn, its answer, another one",
@@ -260,7 +268,7 @@ fn with_a_cursor_only_what_came_after_it_is_the_answer() {
         (200, Seen::Mark(ended())),
         (300, Seen::State(NeedsInput, Registry, 300)),
         (400, Seen::State(Working, Registry, 400)),
-        (500, Seen::State(Idle, Registry, 500)),
+        (500, Seen::Mark(ended())),
         (600, Seen::State(NeedsInput, Registry, 600)),
     ];
     let log = log_of(&seen, 1000);
@@ -290,7 +298,174 @@ fn the_end_of_a_turn_before_a_restart_is_found_by_a_cursor_from_before_it() {
     let mut log = EventLog::default();
     log.begin_with(&TurnMark { at: Some(at(700)), kind: TurnKind::Goes });
     log.observe(at(9000), &idle);
-    assert_eq!(moments(&log), [(9000, Moment::TurnEnd)], "it broke off, and the agent is idle now");
+    log.observe(at(11_000), &idle);
+    assert_eq!(moments(&log), [(11_000, Moment::TurnEnd)], "it broke off, and the agent is idle now");
+}
+
+/// The ends of turns, each with whether its answer is missing.
+fn ends(log: &EventLog) -> Vec<(i64, bool)> {
+    let ends = log.after(Timestamp(0)).filter(|event| event.moment == Moment::TurnEnd);
+    ends.map(|event| (event.at.0 - START.0, event.answer_missing)).collect()
+}
+
+#[test]
+fn a_turn_ends_when_its_answer_can_be_read_or_is_given_up() {
+    use Seen::{Ask, Mark, State};
+    use TurnKind::{Ended, Goes, Prompt, Speaks};
+    type Case = (&'static str, Vec<(i64, Seen)>, Vec<(i64, bool)>);
+    let prompt = || Prompt("do it".into());
+    let worked = vec![(100, State(Working, Registry, 100)), (1000, State(Idle, Registry, 1000))];
+    let with = |more: &[(i64, Seen)]| [worked.clone(), more.to_vec()].concat();
+    let cases: Vec<Case> = vec![
+        (
+            "prompt and answer are written when the agent is idle already",
+            with(&[(1300, Mark(dated(prompt(), 90))), (1300, Mark(dated(Ended, 990)))]),
+            vec![(1300, false)],
+        ),
+        (
+            "the answer is not the last one",
+            with(&[
+                (1100, Mark(dated(prompt(), 90))),
+                (1200, Mark(dated(Goes, 800))),
+                (1400, Mark(dated(Ended, 990))),
+            ]),
+            vec![(1400, false)],
+        ),
+        ("nothing is ever written", worked.clone(), vec![(3000, true)]),
+        ("only the prompt is written", with(&[(1300, Mark(dated(prompt(), 90)))]), vec![(3000, true)]),
+        (
+            "the answer comes too late, and is no second turn",
+            with(&[
+                (3500, Mark(dated(prompt(), 90))),
+                (3500, Mark(dated(Goes, 500))),
+                (3500, Mark(dated(Ended, 990))),
+                (3600, Mark(dated(Ended, 995))),
+            ]),
+            vec![(3000, false)],
+        ),
+        (
+            "the answer comes in the middle of the next turn, which it does not end",
+            with(&[
+                (3200, State(Working, Registry, 3200)),
+                (3500, Mark(dated(prompt(), 90))),
+                (3500, Mark(dated(Ended, 990))),
+                (4000, Mark(dated(Ended, 4000))),
+            ]),
+            vec![(3000, false), (4000, false)],
+        ),
+        (
+            "a file that does not say which text is the last",
+            with(&[(900, Mark(dated(prompt(), 90))), (950, Mark(dated(Speaks, 900)))]),
+            vec![(1000, false)],
+        ),
+        (
+            "an answer that stands before its prompt",
+            with(&[(1050, Mark(dated(Ended, 990))), (1060, Mark(dated(prompt(), 90)))]),
+            vec![(1050, false)],
+        ),
+        (
+            "the next text is submitted before the answer is there",
+            with(&[(1500, Ask), (1600, Mark(dated(Ended, 990)))]),
+            vec![(1500, false)],
+        ),
+    ];
+    for (what, seen, expected) in cases {
+        assert_eq!(ends(&log_from(EventLog::of_agent(true), &seen, 6000)), expected, "{what}");
+    }
+    assert_eq!(ends(&log_of(&worked, 6000)), [(1000, false)], "an agent that marks no turns");
+}
+
+#[test]
+fn without_a_cursor_a_missing_answer_is_reported_as_long_as_it_is_missing() {
+    use Seen::{Mark, State};
+    let mut seen = vec![(100, State(Working, Registry, 100)), (1000, State(Idle, Registry, 1000))];
+    let idle = state(Idle, Registry, at(1000));
+    let missing = |seen: &[(i64, Seen)]| {
+        let log = log_from(EventLog::of_agent(true), seen, 6000);
+        log.answer(None, &[], at(6000), &idle).map(|event| event.answer_missing)
+    };
+    assert_eq!(missing(&seen), Some(true));
+    seen.push((4000, Mark(dated(TurnKind::Ended, 990))));
+    assert_eq!(missing(&seen), Some(false));
+}
+
+#[test]
+fn a_prompt_given_at_the_start_is_a_turn_that_has_not_ended() {
+    use Seen::{Ask, Mark, State};
+    let resumed = || {
+        let mut log = EventLog::of_agent(true);
+        log.give(at(0));
+        log.begin_with(&dated(TurnKind::Ended, -5000));
+        log
+    };
+    let holds = |log: &EventLog, now| {
+        log.answer(None, &[], at(now), &state(Idle, Registry, at(50))).map(|event| event.at.0 - START.0)
+    };
+    let idle = (50, State(Idle, Registry, 50));
+    let log = log_from(resumed(), std::slice::from_ref(&idle), 10_000);
+    assert_eq!(holds(&log, 10_000), None, "it is not taken yet");
+    let log = log_from(resumed(), &[idle.clone(), (500, Ask)], 10_000);
+    assert_eq!(ends(&log), [(-5000, false)], "another text comes behind it");
+    let log = log_from(resumed(), std::slice::from_ref(&idle), 21_000);
+    assert_eq!(ends(&log), [(-5000, false), (20_050, true)], "nothing ever came of it");
+    let taken = [
+        idle,
+        (3000, Mark(dated(TurnKind::Prompt("go on".into()), 3000))),
+        (4000, Mark(dated(TurnKind::Ended, 4000))),
+    ];
+    let log = log_from(resumed(), &taken, 5000);
+    assert_eq!((ends(&log), holds(&log, 5000)), (vec![(-5000, false), (4000, false)], Some(4000)));
+    let after = log.answer(Some(at(0)), &[], at(5000), &state(Working, Screen, at(0)));
+    assert_eq!(after.map(|event| event.at), Some(at(4000)), "from the beginning of the run on");
+    // Its conversation may be found later than its start.
+    let mut log = EventLog::of_agent(true);
+    log.give(at(0));
+    log.enter(Some(&dated(TurnKind::Ended, -5000)));
+    log.observe(at(50), &state(Idle, Registry, at(50)));
+    assert_eq!(holds(&log, 100), None);
+}
+
+#[test]
+fn a_turn_goes_on_in_the_file_that_appears_for_it() {
+    let working = state(Working, Registry, at(100));
+    let begun = |log: &mut EventLog| {
+        log.observe(at(100), &working);
+        log.enter(None);
+        log.observe(at(200), &state(Idle, Registry, at(200)));
+        log.observe(at(2200), &state(Idle, Registry, at(200)));
+    };
+    let mut log = EventLog::of_agent(true);
+    begun(&mut log);
+    assert_eq!(ends(&log), [(2200, true)]);
+    let mut log = EventLog::of_agent(true);
+    log.observe(at(100), &working);
+    log.leave();
+    log.enter(None);
+    log.observe(at(200), &state(Idle, Registry, at(200)));
+    log.observe(at(2200), &state(Idle, Registry, at(200)));
+    assert_eq!(ends(&log), [], "a turn of a conversation that was left");
+}
+
+#[test]
+fn the_state_agrees_with_the_moment_it_is_reported_with() {
+    use Moment as M;
+    let log = log_of(&[(100, Seen::State(NeedsInput, Registry, 100))], 200);
+    for (moment, seen, expected) in [
+        (M::TurnEnd, Working, Idle),
+        (M::TurnEnd, Starting, Idle),
+        (M::TurnEnd, Idle, Idle),
+        (M::TurnEnd, Unknown, Unknown),
+        (M::TurnEnd, Dialog, Dialog),
+        (M::NeedsInput, Unknown, NeedsInput),
+        (M::NeedsInput, Dialog, Dialog),
+        (M::Exit, Unknown, Unknown),
+    ] {
+        let reported = log.state_with(&Event::new(at(150), moment), &state(seen, Screen, at(10)));
+        assert_eq!(reported.is, expected, "{moment} {seen}");
+        if seen == expected {
+            assert_eq!(reported, state(seen, Screen, at(10)));
+        }
+    }
 }
 
 #[test]

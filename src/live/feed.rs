@@ -19,13 +19,20 @@ const LATE: Duration = Duration::from_secs(2);
 #[derive(Debug)]
 pub struct TurnFeed {
     turns: Turns,
+    /// When the run began that is followed from its beginning.
+    begun: Option<Timestamp>,
     /// The conversation's file, and when it was looked at last.
     looked: Option<(Option<PathBuf>, Timestamp)>,
 }
 
 impl TurnFeed {
     pub fn of(agent: &'static dyn Agent) -> Self {
-        Self { turns: Turns::of(agent), looked: None }
+        Self { turns: Turns::of(agent), begun: None, looked: None }
+    }
+
+    /// Of a run that begins now: what its conversation has from before is older.
+    pub fn of_new_run(agent: &'static dyn Agent, begun: Timestamp) -> Self {
+        Self { begun: Some(begun), ..Self::of(agent) }
     }
 
     /// Looks at the file of the conversation that the run is in now, and puts the marks that are new into `log`. Returns them.
@@ -38,16 +45,22 @@ impl TurnFeed {
         let mut marks = self.turns.look(file)?;
         match self.looked.replace((file.map(Path::to_owned), now)) {
             None => {
-                if let Some(last) = self.turns.last() {
+                let is_new = |mark: &TurnMark| self.begun.is_some_and(|begun| mark.at >= Some(begun));
+                let (new, old): (Vec<_>, Vec<_>) = marks.into_iter().partition(is_new);
+                if let Some(last) = old.iter().max_by_key(|mark| mark.at) {
                     log.begin_with(last);
                 }
-                return Ok(Vec::new());
+                marks = new;
             }
             Some((before, looked_at)) if before.as_deref() != file => {
                 let since =
                     Timestamp(looked_at.0.saturating_sub(i64::try_from(LATE.as_millis()).unwrap_or(0)));
+                let since = self.begun.map_or(since, |begun| since.max(begun));
                 let (new, old): (Vec<_>, Vec<_>) =
                     marks.into_iter().partition(|mark| mark.at.is_none_or(|at| at >= since));
+                if before.is_some() {
+                    log.leave();
+                }
                 log.enter(old.last());
                 marks = new;
             }
@@ -126,5 +139,23 @@ mod tests {
         append(&fresh, &line("end", 115));
         feed.look(Some(&fresh), at(115), &mut log).unwrap();
         assert_eq!(ends(&log), [2, 103, 112, 115], "the first turn after a clear counts");
+    }
+
+    #[test]
+    fn a_run_that_is_followed_from_its_beginning_misses_no_turn_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("a.jsonl");
+        for (kind, second) in [("prompt", 1), ("end", 2), ("prompt", 11), ("end", 12)] {
+            append(&path, &line(kind, second));
+        }
+        let (mut feed, mut log) = (TurnFeed::of_new_run(&Claude, at(10)), EventLog::of_agent(true));
+        assert_eq!(feed.look(Some(&path), at(20), &mut log).unwrap().len(), 2);
+        assert_eq!(ends(&log), [2, 20]);
+        // Its conversation is found only with the second look, and just before the run its last turn ended.
+        let (mut feed, mut log) = (TurnFeed::of_new_run(&Claude, at(13)), EventLog::of_agent(true));
+        log.give(at(13));
+        feed.look(None, at(13), &mut log).unwrap();
+        assert_eq!(feed.look(Some(&path), at(14), &mut log).unwrap(), []);
+        assert_eq!(ends(&log), Vec::<i64>::new());
     }
 }

@@ -266,6 +266,9 @@ answers! {
         #[schemars(with = "Option<StateSchema>")]
         state: Option<LiveState>,
         cursor: Option<String>,
+        /// missing: the turn has ended, and no answer can be read
+        #[serde(skip_serializing_if = "Option::is_none")]
+        answer: Option<String>,
     }
     EndedSession {
         session_id: String,

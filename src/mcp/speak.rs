@@ -86,6 +86,7 @@ impl Tools {
                     redirected_from: None,
                     state: None,
                     cursor: cursor.map(|cursor| cursor.to_string()),
+                    answer: None,
                 });
             };
             let left = deadline.saturating_duration_since(Instant::now());
@@ -93,6 +94,7 @@ impl Tools {
             // Without a cursor of the caller's, what holds counts in every part.
             let wanted = WaitFor { until: until.clone(), cursor: cursor.clone().filter(|_| given), timeout };
             let waited = self.given.live.wait(&run.target, &wanted)?;
+            let answer = waited.answer().map(str::to_owned);
             cursor = Some(waited.cursor);
             if waited.result.is_some() || left <= timeout || call.is_abandoned() {
                 return Ok(WaitedForSession {
@@ -101,6 +103,7 @@ impl Tools {
                     redirected_from: waited.redirected_from.map(|_| row.shown_id()),
                     state: waited.state,
                     cursor: cursor.map(|cursor| cursor.to_string()),
+                    answer,
                 });
             }
             let doing = waited.state.as_ref().map_or("it runs", |state| state.is.as_str());

@@ -125,6 +125,7 @@ impl LiveSessions for SharedHosts {
             redirected_from: None,
             state: Some(state(Activity::Working)),
             cursor: Cursor::at(Timestamp(2)),
+            answer_missing: false,
         })
     }
 

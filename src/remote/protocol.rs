@@ -148,6 +148,9 @@ pub struct WaitAnswer {
     pub session: Option<SessionId>,
     pub state: LiveState,
     pub cursor: String,
+    /// The turn has ended, and its answer cannot be read. A host of an earlier build does not say it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub answer_missing: bool,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

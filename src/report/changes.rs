@@ -175,8 +175,13 @@ mod tests {
                 if asked.len() == 3 {
                     return asked;
                 }
-                let answer =
-                    WaitAnswer { result: None, session: None, state: state(is), cursor: "7".to_owned() };
+                let answer = WaitAnswer {
+                    result: None,
+                    session: None,
+                    state: state(is),
+                    cursor: "7".to_owned(),
+                    answer_missing: false,
+                };
                 say(&mut stream, &FromHost::Waited(answer));
             }
             let mut bytes = [0; 1024];

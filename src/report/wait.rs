@@ -58,6 +58,15 @@ pub struct Waited {
     /// `None` for a session that has ended.
     pub state: Option<LiveState>,
     pub cursor: Cursor,
+    /// A turn has ended, and its answer cannot be read.
+    pub answer_missing: bool,
+}
+
+impl Waited {
+    /// What there is to say of the answer of the turn that has ended.
+    pub fn answer(&self) -> Option<&'static str> {
+        self.answer_missing.then_some("missing")
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -277,11 +286,11 @@ impl<'a> Waiting<'a> {
         let Self { sources, store, home, origin, wanted, .. } = self;
         let Some(source) = sources.get_mut(at) else { return Ok(None) };
         match &mut source.kind {
-            Kind::Ended(at) => Ok(Some(Event { at: *at, moment: Moment::Exit })),
+            Kind::Ended(at) => Ok(Some(Event::new(*at, Moment::Exit))),
             Kind::Reported => Ok(None),
             Kind::Pending => {
                 let Some(run) = &source.target.run else { return Ok(None) };
-                Ok(end_of(store, home, run)?.map(|at| Event { at, moment: Moment::Exit }))
+                Ok(end_of(store, home, run)?.map(|at| Event::new(at, Moment::Exit)))
             }
             Kind::Hosted(connection) => match connection.hear(Some(Duration::from_millis(1))) {
                 Ok(FromHost::Waited(answer)) => Ok(source.take(answer)),
@@ -291,13 +300,17 @@ impl<'a> Waiting<'a> {
                 Err(RemoteError::Closed | RemoteError::Silent(_)) => {
                     let Some(run) = &source.target.run else { return Err(RemoteError::Closed.into()) };
                     let at = await_end(store, home, run)?.ok_or(RemoteError::Closed)?;
-                    Ok(Some(Event { at, moment: Moment::Exit }))
+                    Ok(Some(Event::new(at, Moment::Exit)))
                 }
                 Err(error) => Err(error.into()),
             },
             Kind::InTerminal(followed) => {
                 let event = followed.look(store, home, origin, wanted)?;
-                source.state = followed.watch.state().cloned();
+                let log = followed.watch.log();
+                source.state = followed
+                    .watch
+                    .state()
+                    .map(|state| event.map_or_else(|| state.clone(), |event| log.state_with(&event, state)));
                 Ok(event)
             }
         }
@@ -338,6 +351,7 @@ impl<'a> Waiting<'a> {
                 .or(source.target.redirected_from),
             state: source.state.clone().filter(|_| !ended),
             cursor,
+            answer_missing: event.is_some_and(|event| event.answer_missing),
         }
     }
 }
@@ -352,7 +366,8 @@ impl Source<'_> {
         if answer.result.is_none() {
             self.kind = Kind::Pending;
         }
-        answer.result.map(|moment| Event { at: at.unwrap_or_default(), moment })
+        let answer_missing = answer.answer_missing;
+        answer.result.map(|moment| Event { answer_missing, ..Event::new(at.unwrap_or_default(), moment) })
     }
 }
 
@@ -472,7 +487,7 @@ mod tests {
 
     fn answer(result: Option<Moment>, cursor: &str) -> WaitAnswer {
         let state = LiveState { is: Activity::Idle, since: Timestamp(1), why: "so".into(), source: None };
-        WaitAnswer { result, session: None, state, cursor: cursor.into() }
+        WaitAnswer { result, session: None, state, cursor: cursor.into(), answer_missing: false }
     }
 
     fn target(world: &mut World) -> (RunId, LiveTarget) {

@@ -219,6 +219,7 @@ impl RunNotices {
         self.reported = Some(last.at);
         let name = name();
         for event in &moments {
+            let state = watch.log().state_with(event, &state);
             self.notifier.run(&Notice::of(event.moment, seen.id, &name, agent.name(), &state));
         }
     }

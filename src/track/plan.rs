@@ -31,6 +31,8 @@ pub struct Plan {
     /// For noting the version, once the agent has reported it.
     pub binary: Option<version::BinaryIdentity>,
     pub conversation: ConversationStart,
+    /// A first prompt stands in its arguments.
+    pub prompted: bool,
     /// The id of the agent's session that stands in its arguments: codemie chose it, or the user.
     pub assigned: Option<AgentSessionId>,
     pub folder: PathBuf,

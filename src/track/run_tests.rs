@@ -135,6 +135,7 @@ impl Scene {
             version: None,
             binary: None,
             conversation: ConversationStart::Fresh,
+            prompted: false,
             assigned: None,
             folder: self.folder.clone(),
             surroundings: Surroundings::default(),

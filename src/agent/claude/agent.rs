@@ -158,6 +158,10 @@ impl Live for Claude {
         live::read_turn(line)
     }
 
+    fn marks_turns(&self) -> bool {
+        true
+    }
+
     fn published(&self, var: Var<'_>, pid: Pid, processes: &dyn Processes) -> Option<Published> {
         live::published(&ClaudeFiles::from_env(var)?, pid, processes)
     }

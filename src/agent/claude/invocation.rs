@@ -38,6 +38,7 @@ pub fn classify(args: &[OsString]) -> Invocation {
         session: parsed.conversation(),
         injectable: !parsed.doubt && !parsed.names_a_session(),
         persistent: !parsed.not_persistent,
+        prompts: parsed.first_operand.is_some(),
     }
 }
 

@@ -177,6 +177,20 @@ fn arguments_name_the_conversation() {
 }
 
 #[test]
+fn a_prompt_is_found_among_the_arguments() {
+    for line in
+        ["hi", "--resume 7a276c6b-0000-4000-8000-000000000003 -- hi", "-c hi", "--model x hi", "-- -hi"]
+    {
+        assert!(of(line).prompts, "claude {line}");
+    }
+    for line in
+        ["", "--resume 7a276c6b-0000-4000-8000-000000000003", "-c", "--model hi", "--unknown hi", "--"]
+    {
+        assert!(!of(line).prompts, "claude {line}");
+    }
+}
+
+#[test]
 fn no_persistence_means_no_file() {
     assert!(!of("-p hi --no-session-persistence").persistent);
 }

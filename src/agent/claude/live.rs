@@ -6,12 +6,13 @@ use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use serde::Deserialize;
+use serde_json::value::RawValue;
 
 use super::evidence;
 use super::files::ClaudeFiles;
 use super::invocation;
 use super::lines::is_prompt;
-use super::shape::{Content, Line, Message, Text};
+use super::shape::{Block, Content, Line, Message, Text};
 use super::trail::{MAX_ENTRY, PROGRAM};
 use super::view;
 use crate::agent::InvocationKind;
@@ -52,9 +53,8 @@ fn of_user(line: &Line) -> Option<TurnKind> {
     if is_prompt(line, &content) {
         return Some(TurnKind::Prompt(texts.join("\n")));
     }
-    let is_result = |blocks: &[super::shape::Block]| {
-        blocks.iter().any(|block| block.kind.0.as_deref() == Some("tool_result"))
-    };
+    let is_result =
+        |blocks: &[Block]| blocks.iter().any(|block| block.kind.0.as_deref() == Some("tool_result"));
     matches!(&content, Content::Blocks(blocks) if is_result(blocks)).then_some(TurnKind::Goes)
 }
 
@@ -63,12 +63,29 @@ fn of_assistant(line: &Line) -> Option<TurnKind> {
     struct Stopped<'a> {
         #[serde(borrow, default)]
         stop_reason: Text<'a>,
+        #[serde(borrow, default)]
+        content: Option<&'a RawValue>,
     }
     let stopped: Stopped = serde_json::from_str(line.message?.get()).ok()?;
+    let blocks = match Content::of(stopped.content) {
+        Some(Content::Blocks(blocks)) => blocks,
+        _ => Vec::new(),
+    };
+    let is =
+        |block: &Block, kinds: &[&str]| block.kind.0.as_deref().is_some_and(|kind| kinds.contains(&kind));
+    // A line per block, each with the reason why the whole message ended: its text comes after its thoughts.
+    let only_thinks =
+        !blocks.is_empty() && blocks.iter().all(|block| is(block, &["thinking", "redacted_thinking"]));
+    let speaks = blocks.iter().any(|block| is(block, &["text"]));
     // An API error that is written down is one after which the agent gave up.
     let gave_up = line.is_api_error_message.0 == Some(true);
-    let over = matches!(stopped.stop_reason.0.as_deref(), Some("end_turn" | "stop_sequence" | "refusal"));
-    Some(if gave_up || over { TurnKind::Ended } else { TurnKind::Goes })
+    Some(match stopped.stop_reason.0.as_deref() {
+        _ if gave_up => TurnKind::Ended,
+        Some("end_turn" | "stop_sequence" | "refusal") if !only_thinks => TurnKind::Ended,
+        // Older versions write no reason at all. With `max_tokens` it may go on by itself.
+        None | Some("max_tokens") if speaks => TurnKind::Speaks,
+        _ => TurnKind::Goes,
+    })
 }
 
 /// What the process `pid` has published, or the nearest one below it: a launcher may have started the agent proper.

@@ -28,6 +28,10 @@ fn recorded_turns_begin_with_a_prompt_and_end() {
     assert_eq!(tools.last(), Some(&TurnKind::Ended), "{tools:?}");
 }
 
+fn kind_of_message(message: &str) -> Option<TurnKind> {
+    kind(&format!(r#"{{"type":"assistant","message":{message}}}"#))
+}
+
 #[test]
 fn each_line_says_what_it_can_about_the_turn() {
     let user = |content: &str, more: &str| {
@@ -55,6 +59,15 @@ fn each_line_says_what_it_can_about_the_turn() {
     assert_eq!(assistant(r#""tool_use""#, ""), Some(TurnKind::Goes));
     assert_eq!(assistant(r#""max_tokens""#, ""), Some(TurnKind::Goes), "it may go on by itself");
     assert_eq!(assistant("null", ""), Some(TurnKind::Goes));
+    let block = |kind: &str, stop: &str| {
+        kind_of_message(&format!(r#"{{"id":"m","content":[{{"type":"{kind}"}}],"stop_reason":{stop}}}"#))
+    };
+    assert_eq!(block("text", r#""end_turn""#), Some(TurnKind::Ended));
+    assert_eq!(block("thinking", r#""end_turn""#), Some(TurnKind::Goes), "its text comes in the next line");
+    assert_eq!(block("text", "null"), Some(TurnKind::Speaks), "an older version's");
+    assert_eq!(block("text", r#""max_tokens""#), Some(TurnKind::Speaks));
+    assert_eq!(block("tool_use", "null"), Some(TurnKind::Goes));
+    assert_eq!(block("text", r#""tool_use""#), Some(TurnKind::Goes));
     assert_eq!(assistant(r#""end_turn""#, r#","isSidechain":true"#), None);
     assert_eq!(assistant("null", r#","isApiErrorMessage":true"#), Some(TurnKind::Ended));
     assert_eq!(kind(r#"{"type":"system","subtype":"turn_duration"}"#), Some(TurnKind::Ended));

@@ -108,7 +108,7 @@ pub(super) fn classify(args: &[OsString]) -> Invocation {
     }
     // Behind `--last` the first word is the prompt; and a word may be the conversation's title as well as its id.
     let last = has("--last");
-    let mut named = || words.next().filter(|_| !last && first.is_some()).and_then(thread);
+    let mut named = || if last { None } else { words.next().and_then(thread) };
     let session = match first {
         Some("resume") => match named() {
             Some(id) => Conversation::Named(id),
@@ -118,11 +118,14 @@ pub(super) fn classify(args: &[OsString]) -> Invocation {
         Some("fork") => Conversation::Fork { from: named(), to: None },
         _ => Conversation::Fresh,
     };
+    let word = if matches!(first, Some("resume" | "fork")) { words.next() } else { first };
+    let prompts = word.is_some() || items.iter().any(|item| matches!(item, Item::Text(_)));
     Invocation {
         kind: if print { InvocationKind::Print } else { InvocationKind::Interactive },
         session,
         injectable: !items.contains(&Item::Unknown),
         persistent: !has("--ephemeral"),
+        prompts,
     }
 }
 
@@ -238,6 +241,21 @@ mod tests {
             ("fork 01a1e18d-8b20-7270-b8c1-15f14562bb0c", Conversation::Fork { from: Some(id), to: None }),
         ] {
             assert_eq!(classify(line).session, session, "codex {line}");
+        }
+    }
+
+    #[test]
+    fn a_prompt_is_found_among_the_arguments() {
+        let id = "01a1e18d-8b20-7270-b8c1-15f14562bb0c";
+        let resumed = [format!("resume {id} -- hi"), format!("fork {id} hi")];
+        let lines = resumed.iter().map(String::as_str);
+        for line in lines.chain(["hi", "-- -hi", "resume --last hi", "exec hi"]) {
+            assert!(classify(line).prompts, "codex {line}");
+        }
+        let resumed = [format!("resume {id}"), format!("fork {id}")];
+        let lines = resumed.iter().map(String::as_str);
+        for line in lines.chain(["", "-m hi", "resume", "resume --last", "exec"]) {
+            assert!(!classify(line).prompts, "codex {line}");
         }
     }
 

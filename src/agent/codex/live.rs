@@ -35,6 +35,10 @@ impl Live for Codex {
         Some(TurnMark { at: line.timestamp.0.as_deref().and_then(Timestamp::parse), kind })
     }
 
+    fn marks_turns(&self) -> bool {
+        true
+    }
+
     /// Behind `--`, because a word alone may be the name of a subcommand (`review`), and a text may begin with a dash.
     fn prompt_arguments(&self, prompt: &str) -> Option<Vec<OsString>> {
         (!prompt.trim().is_empty()).then(|| vec!["--".into(), prompt.into()])
@@ -68,13 +72,12 @@ fn event(event: &Event<'_>) -> Option<TurnKind> {
 
 /// What the model says or asks for. Messages of other roles are context, which is also written between turns.
 fn answer(item: &ResponseItem<'_>) -> Option<TurnKind> {
-    let is_answer = match item.kind.0.as_deref()? {
-        "message" => item.role.0.as_deref() == Some("assistant"),
+    match item.kind.0.as_deref()? {
+        "message" => (item.role.0.as_deref() == Some("assistant")).then_some(TurnKind::Speaks),
         "reasoning" | "function_call" | "custom_tool_call" | "local_shell_call" | "web_search_call"
-        | "tool_search_call" => true,
-        _ => false,
-    };
-    is_answer.then_some(TurnKind::Goes)
+        | "tool_search_call" => Some(TurnKind::Goes),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -149,6 +152,11 @@ mod tests {
                 None,
             ),
             ("response_item", r#"{"type":"message","role":"user","content":[]}"#, None),
+            (
+                "response_item",
+                r#"{"type":"message","role":"assistant","content":[]}"#,
+                Some(TurnKind::Speaks),
+            ),
             ("response_item", r#"{"type":"function_call","name":"exec_command"}"#, Some(TurnKind::Goes)),
             ("response_item", r#"{"type":"function_call_output","output":"x"}"#, None),
             ("turn_context", r#"{"type":"task_started"}"#, None),

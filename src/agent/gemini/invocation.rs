@@ -79,6 +79,12 @@ pub(super) fn classify(args: &[OsString]) -> Invocation {
         injectable: session == Conversation::Fresh && !protocol && !items.contains(&Item::Unknown),
         session,
         persistent: true,
+        prompts: items.iter().any(|item| {
+            matches!(
+                item,
+                Item::Operand(_) | Item::Text(_) | Item::Flag("--prompt" | "--prompt-interactive", Some(_))
+            )
+        }),
     }
 }
 
@@ -119,6 +125,16 @@ mod tests {
             ("--delete-session 3", NotAConversation),
         ] {
             assert_eq!(classify(line).kind, kind, "gemini {line}");
+        }
+    }
+
+    #[test]
+    fn a_prompt_is_found_among_the_arguments() {
+        for line in ["hi", "-i hi", "--prompt-interactive=hi", "-p hi", "-r latest -i hi"] {
+            assert!(classify(line).prompts, "gemini {line}");
+        }
+        for line in ["", "-m hi", "-r latest", "--resume 11111111-2222-4333-8444-555555555555"] {
+            assert!(!classify(line).prompts, "gemini {line}");
         }
     }
 

@@ -28,6 +28,10 @@ impl Live for Gemini {
         Some(TurnMark { at: line.timestamp.0.as_deref().and_then(Timestamp::parse), kind })
     }
 
+    fn marks_turns(&self) -> bool {
+        true
+    }
+
     /// With `=`, because a text may begin with a dash.
     fn prompt_arguments(&self, prompt: &str) -> Option<Vec<OsString>> {
         (!prompt.trim().is_empty()).then(|| vec![format!("--prompt-interactive={prompt}").into()])
