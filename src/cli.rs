@@ -236,6 +236,9 @@ pub struct RunOptions {
     /// Run it in the background and print the session's id; `codemie attach` connects to it
     #[arg(long)]
     pub detach: bool,
+    /// With --detach: print the id as JSON, with a cursor for `codemie wait`
+    #[arg(long, requires = "detach")]
+    pub json: bool,
     /// The id of the session, chosen by the caller
     #[arg(long, hide = true, requires = "detach", value_name = "ID")]
     pub session: Option<SessionId>,

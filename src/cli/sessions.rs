@@ -557,9 +557,12 @@ pub struct Resume {
     /// What to do if it is running already
     #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
     pub on_conflict: OnConflict,
-    /// Run it in the background
+    /// Run it in the background and print the session's id
     #[arg(long)]
     pub detach: bool,
+    /// With --detach: print the id as JSON, with a cursor for `codemie wait`
+    #[arg(long, requires = "detach")]
+    pub json: bool,
     /// Send its calls through the proxy
     #[arg(long)]
     pub proxy: bool,

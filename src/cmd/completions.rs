@@ -260,7 +260,7 @@ mod tests {
         };
         assert!(
             options("codemie")
-                .starts_with("-h -V --name --tag --group --quiet --proxy --detach --help --version")
+                .starts_with("-h -V --name --tag --group --quiet --proxy --detach --json --help --version")
         );
         assert!(options("codemie__subcmd__run").contains("--name"));
         assert!(!options("codemie__subcmd__claude").contains("--"));

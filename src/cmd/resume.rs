@@ -48,6 +48,9 @@ pub fn run(args: &Resume, home: &Home, out: &mut dyn Write, err: &mut dyn Write)
         },
     };
     let result = resume(&session, args, &agent_args, home)?;
+    if let Some(output) = result.output {
+        writeln!(out, "{output}")?;
+    }
     if let Some(message) = result.message {
         write!(err, "{}", shown(&message))?;
     }
@@ -103,7 +106,8 @@ fn resume(session: &str, args: &Resume, agent_args: &[OsString], home: &Home) ->
             )
         })?;
     }
-    let options = RunOptions { detach: args.detach, proxy: args.proxy, ..RunOptions::default() };
+    let options =
+        RunOptions { detach: args.detach, json: args.json, proxy: args.proxy, ..RunOptions::default() };
     Ok(run::run(&options, LaunchTarget::Agent(agent), line))
 }
 

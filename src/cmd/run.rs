@@ -4,6 +4,8 @@ mod closing;
 
 use std::ffi::OsString;
 
+use serde::Serialize;
+
 use super::damage;
 use crate::cli::RunOptions;
 use crate::config::{Config, HostConfig};
@@ -13,6 +15,7 @@ use crate::host;
 use crate::launch::{
     self, AssignedId, Labels, LaunchRequest, LaunchTarget, Origin, Prepared, RunResult, SystemBinaries, World,
 };
+use crate::live::events::Cursor;
 use crate::output::Style;
 use crate::remote::protocol::Size;
 use crate::store::Store;
@@ -44,7 +47,7 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
         proxy: options.proxy,
     };
     if options.detach {
-        return detach(request, options.session, origin, home.as_ref(), &config);
+        return detach(request, options, origin, home.as_ref(), &config);
     }
     let speaks = request.summary;
     let world = World { clock: &SystemClock, ids: &RandomIds, binaries: &SystemBinaries };
@@ -88,10 +91,19 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
     result
 }
 
+/// What `--json` prints of a session in the background.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Detached {
+    session_id: SessionId,
+    /// For `codemie wait`: what happens in this run comes after it.
+    cursor: String,
+}
+
 /// Runs it in the background. The session's id is all that is printed, for scripts.
 fn detach(
     request: LaunchRequest,
-    session: Option<SessionId>,
+    options: &RunOptions,
     origin: Origin,
     home: Option<&Home>,
     config: &Config,
@@ -101,7 +113,7 @@ fn detach(
         LaunchTarget::Command(_) => None,
     };
     let name = request.target.name();
-    let request = LaunchRequest { session, summary: false, ..request };
+    let request = LaunchRequest { session: options.session, summary: false, ..request };
     let world = World { clock: &SystemClock, ids: &RandomIds, binaries: &SystemBinaries };
     let (launch, plan, detour) = match launch::prepare(request, &origin, home, config, world) {
         Ok(Prepared::Wrap { launch, plan: Some(plan), detour, .. }) => (launch, *plan, detour),
@@ -120,6 +132,7 @@ fn detach(
     if let Err(error) = Store::open(&plan.home, SystemClock.now()).map(drop) {
         return RunResult::failed(126, format!("codemie: nothing is started in the background: {error}"));
     }
+    let cursor = Cursor::at(plan.begun_at).to_string();
     let HostConfig { columns: cols, rows, idle_limit: idle, total_limit: total } = config.host;
     let size = Size { rows, cols };
     let (companion, proxied) = closing::Proxied::of(detour);
@@ -133,9 +146,13 @@ fn detach(
         osc9: config.notify.osc9,
         companion,
     };
+    let shown = |session_id: SessionId| {
+        let line = options.json.then(|| serde_json::to_string(&Detached { session_id, cursor }).ok());
+        line.flatten().unwrap_or_else(|| session_id.to_string())
+    };
     match host::detach(program) {
         Ok(session) => RunResult {
-            output: Some(session.to_string()),
+            output: Some(shown(session)),
             message: proxied.not_used().map(|line| format!("codemie: {line}")).filter(|_| !config.quiet),
             ..RunResult::default()
         },

@@ -4,6 +4,7 @@
 mod lent;
 mod life;
 mod top;
+mod turns;
 mod viewers;
 
 use std::time::Duration;
