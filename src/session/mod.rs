@@ -41,6 +41,7 @@ pub mod lifecycle;
 pub mod lineage;
 pub mod lookup;
 pub mod names;
+pub mod neighbours;
 pub mod proxied;
 pub mod prune;
 pub mod publish;

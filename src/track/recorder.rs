@@ -16,8 +16,9 @@ use super::sessions::{FileChange, Sessions};
 use super::version;
 use super::writer::StoreWriter;
 use crate::config::prices::price_list;
-use crate::session::correlate::{Correlator, Decision, Fork, Method, Signal};
+use crate::session::correlate::{Correlator, Decision, Fork, Maker, Method, Signal};
 use crate::session::lifecycle::{self, BindResult, Binding, ConversationStart, Transition};
+use crate::session::neighbours::maker_by_runs;
 use crate::session::publish::publish;
 use crate::session::{self};
 use crate::store::{self, Store, Tx};
@@ -141,6 +142,23 @@ impl Recorder {
         let run = self.plan.run;
         let callers = self.commit(|store| Ok(store.read(|view| view.callers(run))?)).unwrap_or_default();
         callers.into_iter().map(|(id, pid)| Signal::Called { id, pid }).collect()
+    }
+
+    /// What only our own process can have done, by the processes that are recognised, other runs of the store may have done as well.
+    pub(super) fn doubt_beside_others(&mut self, signals: &mut [Signal]) {
+        let mut makers: Vec<&mut Maker> = signals.iter_mut().filter_map(Signal::maker).collect();
+        if makers.iter().all(|maker| **maker >= Maker::Anybody) {
+            return;
+        }
+        let (run, agent, folder) = (self.plan.run, self.plan.agent.clone(), self.plan.folder.clone());
+        let now = self.now().wall;
+        let by_runs = self.commit(|store| {
+            let own = (run, agent.as_str(), folder.as_path());
+            Ok(store.read(|view| maker_by_runs(view, own, &SystemProcesses, now))?)
+        });
+        for maker in &mut makers {
+            **maker = (**maker).max(by_runs.unwrap_or(Maker::Anybody));
+        }
     }
 
     /// The agent went to another folder with its conversation.

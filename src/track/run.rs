@@ -208,7 +208,8 @@ impl Run {
         recorder.writer().begin_look();
         looker.begin_look(recorder.now().steady, scope);
         recorder.work_off(looker);
-        if let Some(seen) = looker.look(recorder.clock(), recorder.agent(), &SystemProcesses, scope) {
+        if let Some(mut seen) = looker.look(recorder.clock(), recorder.agent(), &SystemProcesses, scope) {
+            recorder.doubt_beside_others(&mut seen.signals);
             if let Some(process) = seen.adopted {
                 recorder.sessions().adopt(process);
             }

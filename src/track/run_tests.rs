@@ -13,7 +13,7 @@ use crate::home::Home;
 use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{Fact, Record, Tool, Usage};
 use crate::session;
-use crate::session::correlate::{Beginning, Method, RegistryEntry};
+use crate::session::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry};
 use crate::session::lifecycle::ConversationStart;
 use crate::session::lineage::Lineage;
 use crate::session::state::Phase;
@@ -194,6 +194,18 @@ impl Scene {
         self.signals.lock().unwrap().push(Signal::Registry { entry, file: Beginning::Absent });
     }
 
+    /// A file begins, and no other process of the agent is recognised.
+    fn file_of_ours(&self, id: &str) {
+        let file = NewSessionFile {
+            id: AgentSessionId(id.into()),
+            cwd: None,
+            beginning: Beginning::Spoken { copied: false },
+            maker: Some(Maker::Ours),
+            follows: None,
+        };
+        self.signals.lock().unwrap().push(Signal::NewFile(file));
+    }
+
     fn write(&self, file: &str, line: &str) {
         let mut file = fs::File::options().create(true).append(true).open(self.folder.join(file)).unwrap();
         writeln!(file, "{line}").unwrap();
@@ -312,6 +324,29 @@ fn refused_writes_are_made_later_and_in_order() {
     assert_eq!(summary.problem, None, "all is stored in the end");
     assert_eq!(summary.run_total.map(|all| all.sessions), Some(3));
     scene.check();
+}
+
+#[test]
+fn other_runs_of_the_agent_in_the_folder_are_neighbours_though_no_process_of_theirs_is_recognised() {
+    for (what, agent, folder, expected) in [
+        ("the same agent and folder", "claude", ".", None),
+        ("another agent", "codex", ".", Some("n")),
+        ("another folder", "claude", "..", Some("n")),
+    ] {
+        let scene = Scene::new();
+        let folder = scene.folder.join(folder);
+        let mut other = Plan { agent: agent.into(), folder, name: None, ..scene.plan() };
+        other.trail = None;
+        let other = scene.start(other);
+        let mut run = scene.start(scene.plan());
+        scene.file_of_ours("n");
+        run.look();
+        assert_eq!(conversation(&mut run), expected, "{what}");
+        end(other);
+        scene.file_of_ours("later");
+        run.look();
+        assert_eq!(conversation(&mut run), expected.or(Some("later")), "{what}: the other has ended");
+    }
 }
 
 #[test]

@@ -21,6 +21,7 @@ mod hostile;
 mod installer;
 mod late_end;
 mod mcp;
+mod neighbours;
 mod proxied;
 mod real_api;
 mod real_mcp;

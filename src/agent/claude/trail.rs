@@ -9,7 +9,7 @@ use super::evidence::{self, HEAD_BYTES};
 use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
 use super::version::lacks_registry;
-use crate::agent::neighbours::{Neighbours, Program};
+use crate::agent::neighbours::{Neighbourhood, Neighbours, Program};
 use crate::agent::read_stamps::ReadStamps;
 use crate::agent::trail::{Seen, Territory, Trail};
 use crate::meter::line::Lines;
@@ -36,7 +36,7 @@ const TAIL_BYTES: u64 = 256 * 1024;
 const LATEST: usize = 64;
 
 /// Older versions are scripts that call their process `claude`.
-pub(super) const PROGRAM: Program = Program {
+pub(super) static PROGRAM: Program = Program {
     names: &["claude", "claude.exe"],
     folders: &["/claude-code/", "/claude-agent-sdk/", "/claude/versions/"],
 };
@@ -78,6 +78,7 @@ pub struct ClaudeTrail {
     folders: ReadStamps,
     /// Where the current conversation's files were found.
     found: Option<(AgentSessionId, Vec<PathBuf>)>,
+    neighbourhood: Neighbourhood,
 }
 
 impl ClaudeTrail {
@@ -102,6 +103,7 @@ impl ClaudeTrail {
             beside: BTreeMap::new(),
             folders: ReadStamps::default(),
             found: None,
+            neighbourhood: Neighbourhood::of(&PROGRAM),
         }
     }
 
@@ -348,7 +350,7 @@ impl ClaudeTrail {
             // Two folders may have one project folder; of a process in the other one nothing is known.
             let here = cwd.is_some_and(|cwd| Path::new(cwd) == self.folder);
             let at = at.filter(|_| here)?;
-            let look = || Neighbours::look(agent.pid, &self.folder, &PROGRAM, processes);
+            let look = || self.neighbourhood.look(agent.pid, &self.folder, processes);
             Some(neighbours.get_or_insert_with(look).maker(at))
         };
         // Up to 2.1.75 what registers under a fresh id stays there, although it continues another conversation.

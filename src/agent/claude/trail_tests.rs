@@ -5,6 +5,7 @@ use std::fs::File;
 use std::time::UNIX_EPOCH;
 
 use super::*;
+use crate::agent::process_table::ProcessTable;
 use terminal::process::Running;
 use wire::StartTime;
 
@@ -14,6 +15,7 @@ const CHILD: ProcessId = ProcessId { pid: Pid(11), start: StartTime(2) };
 /// A launcher and its child.
 struct Family {
     ended: bool,
+    recognised: bool,
 }
 
 impl Processes for Family {
@@ -27,7 +29,8 @@ impl Processes for Family {
     }
 
     fn running(&self, _: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
-        Some(Vec::new())
+        let ours = ProcessTable::new(&[(LAUNCHER.pid.0, LAUNCHER.start.0, "claude")]);
+        ours.running(&|_| self.recognised && !self.ended)
     }
 }
 
@@ -35,6 +38,8 @@ struct Stage {
     root: tempfile::TempDir,
     trail: ClaudeTrail,
     ended: bool,
+    /// Our own process is recognised as the agent's.
+    recognised: bool,
 }
 
 impl Stage {
@@ -43,7 +48,7 @@ impl Stage {
         let files = ClaudeFiles::at(root.path());
         fs::create_dir(files.registry()).unwrap();
         let trail = ClaudeTrail::new(files, Path::new("/b"));
-        Self { root, trail, ended: false }
+        Self { root, trail, ended: false, recognised: true }
     }
 
     fn put(&self, name: &str, text: &str) -> PathBuf {
@@ -58,12 +63,16 @@ impl Stage {
         File::open(self.put(name, text)).unwrap().set_modified(UNIX_EPOCH).unwrap();
     }
 
+    fn processes(&self) -> Family {
+        Family { ended: self.ended, recognised: self.recognised }
+    }
+
     fn look(&mut self) -> Seen {
-        self.trail.look(LAUNCHER, &Family { ended: self.ended })
+        self.trail.look(LAUNCHER, &self.processes())
     }
 
     fn look_at_own(&mut self) -> Seen {
-        self.trail.look_at_own(LAUNCHER, &Family { ended: self.ended })
+        self.trail.look_at_own(LAUNCHER, &self.processes())
     }
 
     /// The conversations that the registry is reported to name, by pid.
@@ -277,6 +286,15 @@ fn where_no_process_registers_neighbours_decide() {
     stage.look();
     stage.put("projects/-b/later.jsonl", &asked("later", CLEAR));
     assert_eq!(new_files(stage.look()), [("later".to_owned(), None, None)], "its registry decides");
+}
+
+#[test]
+fn a_file_is_nobodys_where_our_own_process_is_not_recognised() {
+    let mut stage = Stage::set();
+    stage.recognised = false;
+    stage.look();
+    stage.put("projects/-b/new.jsonl", &asked("new", "hi"));
+    assert_eq!(new_files(stage.look()), [("new".to_owned(), Some(Maker::Unrecognised), None)]);
 }
 
 #[test]

@@ -13,7 +13,7 @@ use std::time::Duration;
 use super::evidence::{self, LineEvidence, LogReader};
 use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
-use crate::agent::neighbours::{Neighbours, Program};
+use crate::agent::neighbours::{Neighbourhood, Neighbours, Program};
 use crate::agent::read_stamps::ReadStamps;
 use crate::agent::trail::{Seen, Trail};
 use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
@@ -38,7 +38,7 @@ const MAX_LOG: u64 = 64 * 1024 * 1024;
 const EARLY: Duration = Duration::from_millis(500);
 const EARLY_FOR: Duration = Duration::from_mins(1);
 
-pub(super) const PROGRAM: Program = Program { names: &["gemini"], folders: &["/gemini-cli/"] };
+pub(super) static PROGRAM: Program = Program { names: &["gemini"], folders: &["/gemini-cli/"] };
 
 #[derive(Debug)]
 pub(crate) struct GeminiTrail {
@@ -55,6 +55,7 @@ pub(crate) struct GeminiTrail {
     removed: BTreeMap<PathBuf, AgentSessionId>,
     /// The conversation whose files were asked for last, for its sub-agents' folder.
     followed: Option<AgentSessionId>,
+    neighbourhood: Neighbourhood,
 }
 
 /// A folder of the agent's own, for one working folder.
@@ -118,6 +119,7 @@ impl GeminiTrail {
             chats: BTreeMap::new(),
             removed: BTreeMap::new(),
             followed: None,
+            neighbourhood: Neighbourhood::of(&PROGRAM),
         }
     }
 
@@ -354,7 +356,7 @@ impl Trail for GeminiTrail {
         let mut neighbours: Option<Neighbours> = None;
         let mut made_by = |at: Timestamp| {
             neighbours
-                .get_or_insert_with(|| Neighbours::look(agent.pid, &self.folder, &PROGRAM, processes))
+                .get_or_insert_with(|| self.neighbourhood.look(agent.pid, &self.folder, processes))
                 .maker(at)
         };
         for NewEvidence { id, evidence, known, at } in news {

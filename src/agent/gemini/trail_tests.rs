@@ -5,14 +5,17 @@ use std::fs::File;
 use std::io::Write as _;
 
 use super::*;
+use crate::agent::process_table::ProcessTable;
 use crate::session::correlate::{Maker, TextFingerprint, Typed};
 use terminal::process::Running;
 use wire::{Pid, StartTime};
 
 const AGENT: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
 
-/// No neighbours.
-struct Alone;
+/// No neighbours; our own process is recognised or not.
+struct Alone {
+    recognised: bool,
+}
 
 impl Processes for Alone {
     fn start_time(&self, _: Pid) -> Option<StartTime> {
@@ -24,7 +27,8 @@ impl Processes for Alone {
     }
 
     fn running(&self, _: &dyn Fn(&[OsString]) -> bool) -> Option<Vec<Running>> {
-        Some(Vec::new())
+        let ours = ProcessTable::new(&[(AGENT.pid.0, AGENT.start.0, "gemini")]);
+        ours.running(&|_| self.recognised)
     }
 }
 
@@ -80,7 +84,7 @@ impl Stage {
     }
 
     fn look(&mut self) -> Seen {
-        self.trail.look(AGENT, &Alone)
+        self.trail.look(AGENT, &Alone { recognised: true })
     }
 
     fn traces(&mut self) -> Vec<Trace> {
@@ -124,6 +128,16 @@ fn an_older_file_may_belong_to_a_process_that_ended() {
     stage.chat("aaaaaaaa", &[entered("aaaaaaaa"), message("hi", before)]);
     let hi = Trace::Prompted { id: id("aaaaaaaa"), at: before, text: TextFingerprint::of("hi") };
     assert_eq!(stage.traces(), [gone_on(Maker::Anybody), hi], "its prompt shows that it is older");
+}
+
+#[test]
+fn a_file_is_nobodys_where_our_own_process_is_not_recognised() {
+    let mut stage = Stage::in_a_project();
+    let just = stage.just();
+    stage.chat("aaaaaaaa", &[header("aaaaaaaa", just)]);
+    let signals = stage.trail.look(AGENT, &Alone { recognised: false }).signals;
+    let begun = Trace::Begun { id: id("aaaaaaaa"), at: just, known: false, maker: Maker::Unrecognised };
+    assert_eq!(signals, [Signal::Trace(begun)]);
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::time::Duration;
 use super::core::{Context, MAX_REMEMBERED, Resumes, Rules, RunState, SETTLE};
 use super::decision::Decision;
 use super::signal::Signal;
-use super::traces::{Maker, TextFingerprint, Trace, Typed};
+use super::traces::{ALONE, Maker, TextFingerprint, Trace, Typed};
 use wire::{AgentSessionId, EvidenceKind, Timestamp, TransitionKind};
 
 /// How long a command waits for its file, and a prompt for its line. Why a minute: hooks of the user's run in between, and
@@ -231,12 +231,8 @@ impl FolderRules {
         self.fresh.insert(id.clone());
         if context.run.is_unbound() {
             let ours = maker == Maker::Ours;
-            let why = if ours {
-                "began when no other process of the agent was in this folder"
-            } else {
-                "began after our start, but another process may have begun it"
-            };
-            context.explain("file", &id.0, ours, why);
+            let why = format!("begun {}", if ours { ALONE } else { maker.doubt() });
+            context.explain("file", &id.0, ours, &why);
             if ours {
                 self.bind(context, id, EvidenceKind::Log);
             }
@@ -253,11 +249,11 @@ impl FolderRules {
         }
         let ours = maker == Maker::Ours;
         let why = if ours {
-            "gone on with when no other process of the agent was in this folder"
+            format!("gone on with {ALONE}")
         } else {
-            "gone on with, but another process may have done it; a prompt will tell"
+            format!("gone on with {}; a prompt will tell", maker.doubt())
         };
-        context.explain("file", &id.0, ours, why);
+        context.explain("file", &id.0, ours, &why);
         match (ours, context.run.is_unbound()) {
             (false, _) => {}
             (true, true) => self.bind(context, id, EvidenceKind::Log),
@@ -315,7 +311,7 @@ impl FolderRules {
         }
         if candidates.iter().all(|file| file.maker == Maker::Ours) {
             let id = first.id.clone();
-            context.accept("file", &id.0, "the file that began next, with no other process in this folder");
+            context.accept("file", &id.0, &format!("the file that began next, {ALONE}"));
             self.transition(context, TransitionKind::Clear, Some(id), EvidenceKind::Log);
             return true;
         }
@@ -371,7 +367,7 @@ impl FolderRules {
         }
         let alone = |file: &&NewFile| file.maker == Maker::Ours && file.seen_at.after(SETTLE) <= context.now;
         let Some(file) = self.files.iter().find(alone).cloned() else { return };
-        context.accept("file", &file.id.0, "began without a command, with no other process in this folder");
+        context.accept("file", &file.id.0, &format!("begun without a command, {ALONE}"));
         self.name = Some(file.id.clone());
         (self.name_begun, self.shared) = (true, false);
         self.transition(context, TransitionKind::Clear, Some(file.id), EvidenceKind::Log);

@@ -26,7 +26,7 @@ use super::clear_log::{ClearLog, ClearedFile, Successor};
 use super::core::{Context, Resumes, Rules, RunState};
 use super::decision::{Decision, Fork};
 use super::signal::{Beginning, HistoryEntry, NewSessionFile, RegistryEntry, Signal};
-use super::traces::Maker;
+use super::traces::{ALONE, Maker};
 use wire::{AgentSessionId, EvidenceKind, Pid, ProcessId, Timestamp, TransitionKind};
 
 /// How much earlier than the binding of the current conversation a clear may lie and still be a fresh one: its line bears
@@ -202,9 +202,9 @@ impl RegistryRules {
                 let seen_at = context.now;
                 return self.clears.add_file(ClearedFile { id, cwd, cleared_at, seen_at, follows });
             }
-            (_, Some(_)) if unbound => {
+            (_, Some(maker)) if unbound => {
                 context.decide(Decision::Ambiguous { candidates: vec![id.clone()] });
-                "began after our start, but another process of the agent may have begun it"
+                &format!("begun {}", maker.doubt())
             }
             _ => "a new file, but nothing links it to this process",
         };
@@ -236,12 +236,8 @@ impl RegistryRules {
             return;
         }
         let ours = maker == Maker::Ours;
-        let why = if ours {
-            "gone on with when no other process of the agent was in this folder"
-        } else {
-            "gone on with, but another process of the agent may have done it"
-        };
-        context.explain("file", &id.0, ours, why);
+        let why = format!("gone on with {}", if ours { ALONE } else { maker.doubt() });
+        context.explain("file", &id.0, ours, &why);
         if ours {
             self.bind(context, id, EvidenceKind::Log);
         } else {
@@ -251,13 +247,11 @@ impl RegistryRules {
 
     /// It began while no other process of the agent was in this folder.
     fn file_of_ours(&mut self, context: &mut Context<'_>, id: AgentSessionId, beginning: Beginning) {
-        let (kind, why) = match beginning {
-            Beginning::Cleared { .. } => {
-                (TransitionKind::Clear, "cleared when no other process of the agent was in this folder")
-            }
-            _ => (TransitionKind::Switch, "began when no other process of the agent was in this folder"),
+        let (kind, how) = match beginning {
+            Beginning::Cleared { .. } => (TransitionKind::Clear, "cleared"),
+            _ => (TransitionKind::Switch, "begun"),
         };
-        context.accept("file", &id.0, why);
+        context.accept("file", &id.0, &format!("{how} {ALONE}"));
         self.resumed = true;
         self.enter(context, id, kind, EvidenceKind::Log);
     }

@@ -124,3 +124,15 @@ pub enum Signal {
     /// Time passed ([`Correlator::wake_at`](super::Correlator::wake_at)).
     Tick,
 }
+
+impl Signal {
+    /// Who can have made what it reports, where that is what makes it evidence.
+    pub fn maker(&mut self) -> Option<&mut Maker> {
+        match self {
+            Self::NewFile(file) => file.maker.as_mut(),
+            Self::Continued { maker, .. }
+            | Self::Trace(Trace::Begun { maker, .. } | Trace::Entered { maker, .. }) => Some(maker),
+            _ => None,
+        }
+    }
+}

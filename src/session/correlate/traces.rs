@@ -1,8 +1,13 @@
 //! What an agent leaves in a folder when several of its processes write there and none of them signs: lines of its log of what
 //! was typed, files that begin, prompts that stand in a file.
 
+use std::time::Duration;
+
 use wire::AgentSessionId;
 use wire::Timestamp;
+
+/// A process this old has made its first file. Why so long: it may have asked the user something first.
+const SETTLED_AGE: Duration = Duration::from_mins(2);
 
 /// Something seen in the folder.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +46,11 @@ impl TextFingerprint {
     }
 }
 
+/// What shows that something was done by our process alone, for `explain`. Nothing in this pid namespace shows the processes of
+/// another one that shares the folder.
+pub(super) const ALONE: &str =
+    "when no other process of the agent was in this folder (processes of other containers cannot be seen)";
+
 /// Who can have made something just now, by the processes that run in the folder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Maker {
@@ -50,4 +60,25 @@ pub enum Maker {
     Settled,
     /// Anybody: others may be starting, or nobody can tell which processes there are.
     Anybody,
+    /// Anybody: not even our own process is recognised as the agent's, so no other would be.
+    Unrecognised,
+}
+
+impl Maker {
+    /// Beside a process or run of that age.
+    pub fn beside(age: Duration) -> Self {
+        if age < SETTLED_AGE { Self::Anybody } else { Self::Settled }
+    }
+
+    /// Why something is not certainly ours, for `explain`.
+    pub(super) fn doubt(self) -> &'static str {
+        match self {
+            Self::Unrecognised => {
+                "since our start, but our own process is not recognised as the agent's, so no other would be"
+            }
+            Self::Ours | Self::Settled | Self::Anybody => {
+                "since our start, but another process of the agent may have done it"
+            }
+        }
+    }
 }
