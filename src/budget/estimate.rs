@@ -1,13 +1,15 @@
 //! What a call may cost, before it is made: the amount that is reserved for it.
 //!
-//! A call is admitted as long as anything is left, so the estimate does not decide about the call itself. It decides how many
-//! others are admitted beside it. Too low, and calls at the same moment exceed the budget by more than one of them; too high, and a
-//! call waits that could have gone. Hence:
+//! A call starts beside others only if everything reserved fits into what is left; else it waits and goes alone. Too low an estimate
+//! lets calls at the same moment exceed the budget by more than one of them; too high a one makes a call wait that could have gone.
+//! Hence:
 //! - With calls of the same model in the session: the most expensive of the last [`LATEST`]. A conversation grows slowly, so the
 //!   next call costs what the last ones did. The mean would be too low for every call that writes the cache anew.
-//! - Else by the size of the request: four bytes a token (English and code have between three and a half and five), all of them
-//!   written to the cache, as the first call of a conversation does, and an answer of [`ANSWER`] tokens or what the request allows.
+//! - Else the most that the request allows: four bytes a token (English and code have between three and a half and five), all of
+//!   them written to the cache, as the first call of a conversation does, and the longest answer that it asks for.
 //! - A model without a price does not count, so nothing is reserved for it.
+//! - A request that cannot be read (its body is too long, compressed in an unknown way, or comes only when asked for) has no
+//!   estimate: it needs all that is left.
 
 use prices::PriceList;
 use prices::tier::Tier;
@@ -18,8 +20,8 @@ use wire::{PicoDollars, Tokens};
 pub(super) const LATEST: u32 = 5;
 
 const BYTES_PER_TOKEN: u64 = 4;
-/// Answers in coding sessions are mostly shorter: a tool call with its arguments, a paragraph.
-const ANSWER: u64 = 1_000;
+/// Where a request does not limit its answer (Codex's do not): the longest one that the vendors' current models give.
+const LONGEST_ANSWER: u64 = 128_000;
 
 /// What a request says about its cost.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,11 +51,13 @@ struct Generation {
 }
 
 impl RequestFacts {
-    /// A body that is no JSON says nothing but its size.
-    pub(super) fn of(path: &str, body: &[u8]) -> Self {
+    /// A body that is no JSON says nothing but its size; one that is not known, nothing at all.
+    pub(super) fn of(path: &str, body: Option<&[u8]>) -> Self {
+        let Some(body) = body else { return Self::default() };
         let parsed: Body = serde_json::from_slice(body).unwrap_or_default();
         // Gemini's is in the address: `/v1beta/models/NAME:streamGenerateContent`.
         let in_path = || {
+            let path = relay::meter::plain_path(path);
             let (_, rest) = path.rsplit_once("/models/")?;
             rest.split([':', '/']).next().filter(|name| !name.is_empty()).map(str::to_owned)
         };
@@ -70,18 +74,18 @@ impl RequestFacts {
         }
     }
 
-    /// `latest`: what the session's last calls of this model cost.
-    pub(super) fn estimate(&self, prices: &PriceList, latest: &[PicoDollars]) -> PicoDollars {
+    /// `latest`: what the session's last calls of this model cost. `None`: nothing is known of it.
+    pub(super) fn estimate(&self, prices: &PriceList, latest: &[PicoDollars]) -> Option<PicoDollars> {
         if let Some(most) = latest.iter().max() {
-            return *most;
+            return Some(*most);
         }
-        let Some(model) = &self.model else { return PicoDollars(0) };
+        let model = self.model.as_ref()?;
         let tokens = Tokens {
             cache_write_5m: self.bytes / BYTES_PER_TOKEN,
-            output: self.most_output.map_or(ANSWER, |most| most.min(ANSWER)),
+            output: self.most_output.unwrap_or(LONGEST_ANSWER),
             ..Tokens::default()
         };
-        prices.cost(model, &tokens, Tier::Standard).map_or(PicoDollars(0), |cost| cost.amount)
+        Some(prices.cost(model, &tokens, Tier::Standard).map_or(PicoDollars(0), |cost| cost.amount))
     }
 }
 
@@ -110,31 +114,37 @@ mod tests {
                 Some("gemini-2.5-pro"),
                 Some(9),
             ),
+            (
+                "/v1beta/%6dodels/gemini-2.5-pro%3AgenerateContent",
+                r#"{"contents":[]}"#,
+                Some("gemini-2.5-pro"),
+                None,
+            ),
             ("/v1/messages", "no json", None, None),
             ("/v1/messages", r#"{"model":7}"#, None, None),
             ("/v1/models/", "", None, None),
         ] {
-            let facts = RequestFacts::of(path, body.as_bytes());
+            let facts = RequestFacts::of(path, Some(body.as_bytes()));
             assert_eq!((facts.model.as_deref(), facts.most_output), (model, most), "{body}");
             assert_eq!(facts.bytes, body.len() as u64);
         }
     }
 
     #[test]
-    fn an_estimate_is_the_dearest_of_the_last_calls_else_by_size() {
+    fn an_estimate_is_the_dearest_of_the_last_calls_else_the_most_that_the_request_allows() {
         let facts =
-            RequestFacts { model: Some("claude-opus-4-8".into()), bytes: 40_000, most_output: Some(100) };
+            RequestFacts { model: Some("claude-opus-4-8".into()), bytes: 40_000, most_output: Some(32_000) };
         let prices = PriceList::default();
-        assert_eq!(
-            facts.estimate(&prices, &[PicoDollars(3), PicoDollars(9), PicoDollars(1)]),
-            PicoDollars(9)
-        );
-        // 10,000 × 6.25 + 100 × 25 dollars per million tokens
-        assert_eq!(facts.estimate(&prices, &[]), PicoDollars(65_000_000_000));
+        let latest = [PicoDollars(3), PicoDollars(9), PicoDollars(1)];
+        assert_eq!(facts.estimate(&prices, &latest), Some(PicoDollars(9)));
+        // 10,000 × 6.25 + 32,000 × 25 dollars per million tokens
+        assert_eq!(facts.estimate(&prices, &[]), Some(PicoDollars(862_500_000_000)));
         let open = RequestFacts { most_output: None, ..facts.clone() };
-        assert_eq!(open.estimate(&prices, &[]), PicoDollars(87_500_000_000));
+        assert_eq!(open.estimate(&prices, &[]), Some(PicoDollars(3_262_500_000_000)));
         let unpriced = RequestFacts { model: Some("nobody-knows".into()), ..facts };
-        assert_eq!(unpriced.estimate(&prices, &[]), PicoDollars(0));
-        assert_eq!(RequestFacts::default().estimate(&prices, &[]), PicoDollars(0));
+        assert_eq!(unpriced.estimate(&prices, &[]), Some(PicoDollars(0)));
+        let unread = RequestFacts::of("/v1beta/models/gemini-2.5-pro:generateContent", None);
+        assert_eq!(unread.estimate(&prices, &[]), None);
+        assert_eq!(unread.estimate(&prices, &latest), Some(PicoDollars(9)));
     }
 }

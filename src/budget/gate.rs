@@ -2,6 +2,9 @@
 //!
 //! Without an enforced budget a call costs one `stat` of the settings, and no store is opened. A store that does not answer in time
 //! admits the call: this is logged once.
+//!
+//! A call that has to wait ([`Admission::Waits`]) asks again whenever one of this proxy's calls is over, and every [`NEXT_LOOK`] for
+//! the sake of other proxies. It blocks nothing but its own request, and gives its place up when that is dropped.
 
 use std::collections::{HashMap, VecDeque};
 use std::future::Future;
@@ -15,7 +18,8 @@ use prices::PriceList;
 use relay::{Gate, Refusal, Request, Verdict};
 use system::clock::{Clock, SystemClock};
 use terminal::process::{Processes, SystemProcesses};
-use wire::{AgentSessionId, Ids, PicoDollars, Pid, RandomIds, RunId};
+use tokio::sync::Notify;
+use wire::{AgentSessionId, Ids, PicoDollars, Pid, RandomIds, RunId, Timestamp};
 
 use super::{Admission, AskedCall, Budget, CurrentBudgets, Guard};
 use crate::home::Home;
@@ -24,6 +28,9 @@ use crate::store::{self, Realm, Store};
 /// How long a call waits for the store. An answer takes less than a millisecond; a store that needs longer is in trouble, and that
 /// is no reason to keep an agent waiting.
 const PATIENCE: Duration = Duration::from_secs(1);
+
+/// How often a call that waits looks for the end of calls that another proxy passes on: that is only seen in the store.
+const NEXT_LOOK: Duration = Duration::from_millis(250);
 
 /// Who makes a call, by what its request says of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +57,20 @@ struct GateState {
     store: Mutex<Option<Store>>,
     /// Reservations by the number of their request. A connection by WebSocket has one after the other under one number.
     open: Mutex<HashMap<u64, VecDeque<String>>>,
+    /// A call is over, and what it had reserved is given back.
+    settled: Notify,
     reported: AtomicBool,
+}
+
+/// A call that is asked for. Until it is answered it belongs to its request: dropped before, it leaves nothing in the store.
+struct Question {
+    state: Arc<GateState>,
+    request: Arc<Request>,
+    /// Names the reservation.
+    call: String,
+    since: Timestamp,
+    abandoned: Arc<AtomicBool>,
+    answered: bool,
 }
 
 impl std::fmt::Debug for BudgetGate {
@@ -75,6 +95,7 @@ impl BudgetGate {
             budgets: Mutex::new(CurrentBudgets::of(home)),
             store: Mutex::default(),
             open: Mutex::default(),
+            settled: Notify::new(),
             reported: AtomicBool::new(false),
         }))
     }
@@ -84,11 +105,7 @@ impl BudgetGate {
     pub fn call_over(&self, number: u64, spent: Option<(String, PicoDollars)>) {
         let Some(call) = self.take(number) else { return };
         let state = Arc::clone(&self.0);
-        let settle = move || state.settle(&call, spent.as_ref());
-        match tokio::runtime::Handle::try_current() {
-            Ok(runtime) => drop(runtime.spawn_blocking(settle)),
-            Err(_) => settle(),
-        }
+        in_background(move || state.settle(&call, spent.as_ref()));
     }
 
     /// Whether something is reserved for a request: if not, its cost need not be known.
@@ -118,29 +135,85 @@ impl Gate for BudgetGate {
     }
 
     fn admit<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>> {
-        let Some((budgets, prices)) = self.0.enforced() else {
+        if !self.is_limiting() {
             return Box::pin(std::future::ready(Verdict::Go));
-        };
-        Box::pin(async move {
-            // On a thread of its own: who calls may stand in the body, which may be long.
-            let (state, request) = (Arc::clone(&self.0), request.clone());
-            let abandoned = Arc::new(AtomicBool::new(false));
-            let given_up = Arc::clone(&abandoned);
-            let asked = tokio::task::spawn_blocking(move || {
-                let Some(caller) = (state.caller)(&request) else { return Ok(Verdict::Go) };
-                let body = request.body.as_deref().unwrap_or_default();
-                state.ask(&budgets, &prices, request.number, &caller, &request.path, body, &given_up)
-            });
-            match tokio::time::timeout(PATIENCE, asked).await {
-                Ok(Ok(Ok(verdict))) => verdict,
-                Ok(Ok(Err(error))) => self.0.admitted_unasked(&error.to_string()),
-                Ok(Err(_)) => self.0.admitted_unasked("the question broke off"),
-                Err(_) => {
-                    abandoned.store(true, Ordering::Relaxed);
-                    self.0.admitted_unasked("the store does not answer")
+        }
+        Box::pin(Question::new(&self.0, request).answer())
+    }
+}
+
+impl Question {
+    fn new(state: &Arc<GateState>, request: &Request) -> Self {
+        Self {
+            state: Arc::clone(state),
+            request: Arc::new(request.clone()),
+            call: RandomIds.uuid().to_string(),
+            since: SystemClock.now(),
+            abandoned: Arc::default(),
+            answered: false,
+        }
+    }
+
+    async fn answer(mut self) -> Verdict {
+        let state = Arc::clone(&self.state);
+        loop {
+            // From before the store is asked: whatever is over after that wakes us.
+            let mut settled = std::pin::pin!(state.settled.notified());
+            settled.as_mut().enable();
+            match self.ask_once().await {
+                Ok(Some(verdict)) => {
+                    self.answered = true;
+                    return verdict;
+                }
+                Ok(None) => drop(tokio::time::timeout(NEXT_LOOK, settled).await),
+                Err(why) => return state.admitted_unasked(&why),
+            }
+        }
+    }
+
+    /// `None`: it has to wait.
+    async fn ask_once(&self) -> Result<Option<Verdict>, String> {
+        let (state, request, abandoned) =
+            (Arc::clone(&self.state), Arc::clone(&self.request), Arc::clone(&self.abandoned));
+        let (call, since) = (self.call.clone(), self.since);
+        // On a thread of its own: who calls may stand in the body, which may be long.
+        let asked = tokio::task::spawn_blocking(move || state.ask(&request, &call, since, &abandoned));
+        match tokio::time::timeout(PATIENCE, asked).await {
+            Ok(Ok(Ok(verdict))) => Ok(verdict),
+            Ok(Ok(Err(error))) => Err(error.to_string()),
+            Ok(Err(_)) => Err("the question broke off".to_owned()),
+            Err(_) => Err("the store does not answer".to_owned()),
+        }
+    }
+}
+
+impl Drop for Question {
+    /// The agent has given its request up, or the store does not answer: nothing else would give the reservation or the place back.
+    fn drop(&mut self) {
+        if self.answered {
+            return;
+        }
+        {
+            // Together with what `ask` does under this lock: the call is either noted here, or given up there.
+            let mut open = locked(&self.state.open);
+            self.abandoned.store(true, Ordering::Relaxed);
+            if let Some(calls) = open.get_mut(&self.request.number) {
+                calls.retain(|call| *call != self.call);
+                if calls.is_empty() {
+                    open.remove(&self.request.number);
                 }
             }
-        })
+        }
+        let (state, call) = (Arc::clone(&self.state), std::mem::take(&mut self.call));
+        in_background(move || state.settle(&call, None));
+    }
+}
+
+/// Where there is a runtime; else here.
+fn in_background(work: impl FnOnce() + Send + 'static) {
+    match tokio::runtime::Handle::try_current() {
+        Ok(runtime) => drop(runtime.spawn_blocking(work)),
+        Err(_) => work(),
     }
 }
 
@@ -156,22 +229,23 @@ impl GateState {
         Some((enforced, current.prices().clone()))
     }
 
-    #[expect(clippy::too_many_arguments, reason = "one step of a call, not an interface")]
+    /// `None`: the call has to wait.
     fn ask(
         &self,
-        budgets: &[Budget],
-        prices: &PriceList,
-        number: u64,
-        caller: &Caller,
-        path: &str,
-        body: &[u8],
+        request: &Request,
+        call: &str,
+        since: Timestamp,
         abandoned: &AtomicBool,
-    ) -> Result<Verdict, store::Error> {
+    ) -> Result<Option<Verdict>, store::Error> {
+        // Looked at anew each time: a call that waits may be let go by a change of the settings.
+        let Some((budgets, prices)) = self.enforced() else { return Ok(Some(Verdict::Go)) };
+        let Some(Caller { agent, conversation }) = (self.caller)(request) else {
+            return Ok(Some(Verdict::Go));
+        };
+        let (path, body) = (&request.path, request.body.as_deref());
+        let conversation = conversation.as_ref();
+        let asked = AskedCall { call, agent: &agent, run: self.run, conversation, path, body, since };
         let now = SystemClock.now();
-        let call = RandomIds.uuid().to_string();
-        let Caller { agent, conversation } = caller;
-        let asked =
-            AskedCall { call: &call, agent, run: self.run, conversation: conversation.as_ref(), path, body };
         let mut store = locked(&self.store);
         let store = match &mut *store {
             Some(store) => store,
@@ -179,21 +253,23 @@ impl GateState {
         };
         let admission = store.write(|tx| {
             let admission =
-                self.guard.admit(tx, budgets, prices, &asked, &SystemProcesses, now, &self.zone)?;
+                self.guard.admit(tx, &budgets, &prices, &asked, &SystemProcesses, now, &self.zone)?;
+            let mut open = locked(&self.open);
             // The call has gone without an answer: nothing would give the reservation back.
             if abandoned.load(Ordering::Relaxed) {
-                tx.release_budget(&call)?;
+                tx.release_budget(call)?;
             } else if matches!(admission, Admission::Held(_)) {
-                locked(&self.open).entry(number).or_default().push_back(call.clone());
+                open.entry(request.number).or_default().push_back(call.to_owned());
             }
             Ok::<_, store::Error>(admission)
         })?;
         Ok(match admission {
-            Admission::Free | Admission::Held(_) => Verdict::Go,
+            Admission::Free | Admission::Held(_) => Some(Verdict::Go),
+            Admission::Waits => None,
             Admission::Refused(refused) => {
                 let message = refused.message(now, &self.zone);
                 tracing::info!(%agent, "refused: {message}");
-                Verdict::Refuse(Refusal { message, retry_after: refused.retry_after(now) })
+                Some(Verdict::Refuse(Refusal { message, retry_after: refused.retry_after(now) }))
             }
         })
     }
@@ -210,6 +286,7 @@ impl GateState {
         if let Err(error) = settled {
             tracing::warn!("a reservation was not given back: {error}");
         }
+        self.settled.notify_waiters();
     }
 
     /// Nothing of ours keeps an agent from its work.

@@ -1,5 +1,9 @@
 //! Keeps several runs at once to one budget: a call reserves an amount before it is made, and gives it back when it is stored.
 //!
+//! A call that does not fit beside those under way waits until there are none, and goes alone. So the overshoot is one call at
+//! most, and a budget refuses nothing as long as anything of it is left. Whoever came first goes first: a call that would fit
+//! waits behind one that waits already, which small calls could otherwise keep waiting for ever.
+//!
 //! Everything about one call happens in one transaction of the store, which has the database to itself. A reservation belongs to
 //! the process that passes the call on, by pid and start time: those of a process that was killed do not count. One of a call that
 //! is over and waits for its session counts, with what it cost, until its record is stored.
@@ -25,9 +29,6 @@ const LONGEST_CALL: Duration = Duration::from_hours(1);
 /// under another key, it would be counted twice for longer.
 const LONGEST_WAIT: Duration = Duration::from_mins(2);
 
-/// How soon to ask again where reservations of others alone are in the way: most calls are over by then.
-const CALLS_UNDER_WAY: Duration = Duration::from_secs(10);
-
 /// A call that is about to be made.
 #[derive(Clone, Debug)]
 pub struct AskedCall<'a> {
@@ -38,45 +39,84 @@ pub struct AskedCall<'a> {
     /// The conversation that the request names.
     pub conversation: Option<&'a AgentSessionId>,
     pub path: &'a str,
-    /// Empty where it is not known.
-    pub body: &'a [u8],
+    /// `None` where it is not known.
+    pub body: Option<&'a [u8]>,
+    /// When it was first asked for: its place among the calls that wait.
+    pub since: Timestamp,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Admission {
     /// No enforced budget counts it.
     Free,
-    /// So much is reserved for it.
+    /// So much is reserved for it; where it counts towards several budgets, the largest of the amounts.
     Held(PicoDollars),
+    /// It has a place among the calls that wait: to be asked for again.
+    Waits,
     Refused(Box<Refused>),
+}
+
+/// What one budget says to one call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Answer {
+    Start(PicoDollars),
+    Wait,
+    Refuse,
+}
+
+/// What stands against a budget besides the calls that are stored.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Claims {
+    /// Calls that are over and not stored yet, with what they cost.
+    ended: PicoDollars,
+    under_way: u32,
+    /// What those have reserved.
+    reserved: PicoDollars,
+    /// A call that came earlier waits.
+    is_waited_for: bool,
+}
+
+impl Claims {
+    /// `left`: of the budget, after the calls that are stored. `estimate`: of the call that asks; `None`: not known.
+    fn answer(self, left: PicoDollars, estimate: Option<PicoDollars>) -> Answer {
+        let left = left.0.saturating_sub(self.ended.0);
+        if left <= 0 {
+            return Answer::Refuse;
+        }
+        if self.is_waited_for {
+            return Answer::Wait;
+        }
+        if self.under_way == 0 {
+            // Nobody else begins beside a call that has reserved everything.
+            return Answer::Start(estimate.unwrap_or(PicoDollars(left)));
+        }
+        match estimate {
+            Some(own) if self.reserved.0.saturating_add(own.0) <= left => Answer::Start(own),
+            _ => Answer::Wait,
+        }
+    }
 }
 
 /// The budget that is in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
     pub standing: Standing,
-    /// Reserved by calls under way.
-    pub held: PicoDollars,
+    /// Spent by calls that are over and not stored yet.
+    pub ended: PicoDollars,
 }
 
 impl Refused {
     /// For the agent's user: which budget, what was spent, when it begins anew, how to go on.
     pub fn message(&self, now: Timestamp, zone: &TimeZone) -> String {
-        let Self { standing, held } = self;
+        let Self { standing, ended } = self;
         let session = standing.session.as_ref();
         let which = match session {
             Some(session) => format!("{} budget of {}", standing.budget.which, session.name),
             None => format!("{} budget", standing.budget.which),
         };
-        let [limit, spent, reserved] =
-            [standing.limit().0, standing.spent.cost.0, held.0].map(human::dollars);
-        let mut text = if standing.left().0 <= 0 {
-            format!("codemie: the {which}, {limit}, is used up: {spent} spent")
-        } else {
-            format!(
-                "codemie: the {which}, {limit}, is used up by calls under way: {spent} spent, {reserved} reserved"
-            )
-        };
+        let spent = standing.spent.cost.0.saturating_add(ended.0);
+        let [limit, spent] = [standing.limit().0, spent].map(human::dollars);
+        let mut text = format!("codemie: the {which}, {limit}, is used up: {spent} spent");
         if let Some(window) = &standing.window {
             text += "; it begins anew ";
             text += &human::moment(window.end, now, zone);
@@ -89,10 +129,10 @@ impl Refused {
         text + &format!(". Nothing was sent. To go on, in another terminal: {raise}")
     }
 
-    /// In cents: what is spent and reserved beyond the limit, and a quarter of the limit to go on with.
+    /// In cents: what is spent beyond the limit, and a quarter of the limit to go on with.
     fn proposal(&self) -> String {
         const CENT: i64 = 10_000_000_000;
-        let beyond = self.held.0.saturating_sub(self.standing.left().0).max(0);
+        let beyond = self.ended.0.saturating_sub(self.standing.left().0).max(0);
         let quarter = (self.standing.budget.limit.0 / 4).max(CENT);
         let cents = beyond.saturating_add(quarter).saturating_add(CENT - 1) / CENT;
         let (dollars, cents) = (cents / 100, cents % 100);
@@ -101,9 +141,6 @@ impl Refused {
 
     /// When it is worth asking again without a person's doing.
     pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
-        if self.standing.left().0 > 0 {
-            return Some(CALLS_UNDER_WAY);
-        }
         self.standing.window.as_ref().map(|window| window.end.since(now))
     }
 }
@@ -129,44 +166,65 @@ impl Guard {
         zone: &TimeZone,
     ) -> Result<Admission, store::Error> {
         let Some(subject) = subject(tx, asked)? else { return Ok(Admission::Free) };
-        let mut counting = Vec::new();
-        for budget in budgets {
-            let Some(standing) = standing(tx, budget, Some(&subject), now, zone)? else { continue };
-            let held = self.held(tx, &standing, processes, now)?;
-            if standing.spent.cost.0.saturating_add(held.0) >= standing.limit().0 {
-                return Ok(Admission::Refused(Box::new(Refused { standing, held })));
-            }
-            counting.push(standing);
-        }
-        if counting.is_empty() {
-            return Ok(Admission::Free);
-        }
         let facts = RequestFacts::of(asked.path, asked.body);
         let latest = match &subject.session {
             Some(session) => tx.latest_costs(session.n, facts.model.as_deref(), LATEST)?,
             None => Vec::new(),
         };
-        let amount = facts.estimate(prices, &latest);
-        let (call, agent) = (asked.call.to_owned(), asked.agent.to_owned());
-        let hold =
-            Hold { call, amount, at: now, agent, key: None, owner: self.owner, realm: self.realm.clone() };
-        for Standing { budget, span, .. } in &counting {
+        let estimate = facts.estimate(prices, &latest);
+        let (mut counting, mut waits) = (Vec::new(), false);
+        for budget in budgets {
+            let Some(standing) = standing(tx, budget, Some(&subject), now, zone)? else { continue };
+            let claims = self.claims(tx, &standing, asked, processes, now)?;
+            let amount = match claims.answer(standing.left(), estimate) {
+                Answer::Start(amount) => amount,
+                Answer::Wait => {
+                    waits = true;
+                    PicoDollars(0)
+                }
+                Answer::Refuse => {
+                    tx.release_budget(asked.call)?;
+                    return Ok(Admission::Refused(Box::new(Refused { standing, ended: claims.ended })));
+                }
+            };
+            counting.push((standing, amount));
+        }
+        // It may have waited for a budget that is no longer there, or for a day that is over.
+        tx.release_budget(asked.call)?;
+        let Some(most) = counting.iter().map(|(_, amount)| *amount).max() else {
+            return Ok(Admission::Free);
+        };
+        for (Standing { budget, span, .. }, amount) in &counting {
+            let hold = Hold {
+                call: asked.call.to_owned(),
+                amount: if waits { PicoDollars(0) } else { *amount },
+                at: if waits { asked.since } else { now },
+                agent: asked.agent.to_owned(),
+                key: None,
+                waits,
+                owner: self.owner,
+                realm: self.realm.clone(),
+            };
             tx.hold_budget(&budget.which.to_string(), span, &hold)?;
         }
-        Ok(Admission::Held(amount))
+        Ok(if waits { Admission::Waits } else { Admission::Held(most) })
     }
 
-    /// What calls under way have reserved. Reservations of processes that are gone are taken out.
-    fn held(
+    /// What other calls claim of a budget. Reservations of processes that are gone are taken out.
+    fn claims(
         &self,
         tx: &Tx<'_>,
         standing: &Standing,
+        asked: &AskedCall<'_>,
         processes: &dyn Processes,
         now: Timestamp,
-    ) -> Result<PicoDollars, store::Error> {
-        let mut sum = 0_i64;
+    ) -> Result<Claims, store::Error> {
+        let mut claims = Claims::default();
         let mut alive: HashMap<ProcessId, bool> = HashMap::new();
         for hold in tx.budget_holds(&standing.budget.which.to_string(), &standing.span)? {
+            if hold.call == asked.call {
+                continue;
+            }
             let mut lives = || *alive.entry(hold.owner).or_insert_with(|| processes.alive(hold.owner));
             let fresh = now.since(hold.at) < LONGEST_CALL;
             let counts = if let Some(key) = &hold.key {
@@ -176,13 +234,18 @@ impl Guard {
                 let here = hold.realm.boot == self.realm.boot;
                 fresh && here && (hold.realm.pids != self.realm.pids || lives())
             };
-            if counts {
-                sum = sum.saturating_add(hold.amount.0);
-            } else {
+            if !counts {
                 tx.release_budget(&hold.call)?;
+            } else if hold.waits {
+                claims.is_waited_for |= (hold.at, hold.call.as_str()) < (asked.since, asked.call);
+            } else if hold.key.is_some() {
+                claims.ended.0 = claims.ended.0.saturating_add(hold.amount.0);
+            } else {
+                claims.under_way += 1;
+                claims.reserved.0 = claims.reserved.0.saturating_add(hold.amount.0);
             }
         }
-        Ok(PicoDollars(sum))
+        Ok(claims)
     }
 }
 
@@ -213,14 +276,14 @@ mod tests {
 
     const DOLLAR: i64 = 1_000_000_000_000;
 
-    fn refused(which: Which, spent: i64, held: i64) -> Refused {
+    fn refused(which: Which, spent: i64, ended: i64) -> Refused {
         let now = Timestamp::parse("2026-11-17T12:00:00Z").unwrap();
         let window = Window::of(which.per, now, &TimeZone::UTC);
         let budget = Budget { which, limit: PicoDollars(20 * DOLLAR), enforce: true };
         let spent = Spent { cost: PicoDollars(spent), calls: 1, unpriced: 0 };
         let span = window.as_ref().map_or("id".to_owned(), |window| window.span.clone());
         let standing = Standing { budget, span, window, session: None, spent, raised: PicoDollars(0) };
-        Refused { standing, held: PicoDollars(held) }
+        Refused { standing, ended: PicoDollars(ended) }
     }
 
     #[test]
@@ -237,10 +300,46 @@ mod tests {
         let month = refused(Which { per: Per::Month, only }, 19 * DOLLAR, DOLLAR);
         assert_eq!(
             month.message(now, &TimeZone::UTC),
-            "codemie: the month of project my widgets budget, $20.00, is used up by calls under way: $19.00 spent, $1.00 \
-             reserved; it begins anew Dec 01 00:00. Nothing was sent. To go on, in another terminal: codemie budget raise \
-             month 5 --project 'my widgets'"
+            "codemie: the month of project my widgets budget, $20.00, is used up: $20.00 spent; it begins anew Dec 01 00:00. \
+             Nothing was sent. To go on, in another terminal: codemie budget raise month 5 --project 'my widgets'"
         );
-        assert_eq!(month.retry_after(now), Some(CALLS_UNDER_WAY));
+    }
+
+    #[test]
+    fn a_call_starts_where_it_fits_waits_for_others_else_and_is_refused_when_nothing_is_left() {
+        let claims = |ended, under_way, reserved| Claims {
+            ended: PicoDollars(ended),
+            under_way,
+            reserved: PicoDollars(reserved),
+            is_waited_for: false,
+        };
+        let start = |amount| Answer::Start(PicoDollars(amount));
+        for (claims, left, estimate, expected, why) in [
+            (claims(0, 0, 0), 10, Some(3), start(3), "the first"),
+            (claims(0, 0, 0), 10, Some(30), start(30), "alone, though it may exceed the budget"),
+            (claims(0, 0, 0), 10, None, start(10), "not known: alone"),
+            (claims(0, 1, 7), 10, Some(3), start(3), "it just fits"),
+            (claims(0, 1, 7), 10, Some(4), Answer::Wait, "it does not fit beside the other"),
+            (claims(4, 1, 3), 10, Some(4), Answer::Wait, "what was just spent counts"),
+            (claims(3, 1, 3), 10, Some(4), start(4), "and fits"),
+            (claims(0, 1, 0), 10, None, Answer::Wait, "not known, and not alone"),
+            (claims(0, 1, 30), 10, Some(0), Answer::Wait, "one that goes alone goes alone"),
+            (claims(0, 1, 3), 10, Some(0), start(0), "a model without a price"),
+            (claims(0, 0, 0), 0, Some(0), Answer::Refuse, "nothing is left"),
+            (
+                claims(10, 1, 3),
+                10,
+                Some(1),
+                Answer::Refuse,
+                "nothing is left when those that ended are stored",
+            ),
+            (claims(0, 2, 30), -5, Some(1), Answer::Refuse, "exceeded"),
+        ] {
+            let (left, estimate) = (PicoDollars(left), estimate.map(PicoDollars));
+            assert_eq!(claims.answer(left, estimate), expected, "{why}");
+            let waited_for = Claims { is_waited_for: true, ..claims }.answer(left, estimate);
+            let expected = if expected == Answer::Refuse { Answer::Refuse } else { Answer::Wait };
+            assert_eq!(waited_for, expected, "{why}, and one that came earlier waits");
+        }
     }
 }

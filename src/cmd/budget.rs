@@ -19,10 +19,11 @@ use crate::registry;
 use crate::report::budget::{self, BudgetRecord};
 use crate::report::find;
 use crate::report::open::{open, open_existing};
-use crate::store::{Realm, SessionRow, Store, View};
+use crate::store::{Realm, RunRow, SessionRow, Store, View};
 use human::counted;
 use system::clock::{Clock, SystemClock};
-use wire::{PicoDollars, Timestamp};
+use terminal::process::{Processes, SystemProcesses};
+use wire::{PicoDollars, Pid, Timestamp};
 
 pub fn run(args: &cli::Budget, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let config = Config::load(Some(&home.config_file()), |name| std::env::var_os(name), registry::names());
@@ -53,6 +54,12 @@ pub fn run(args: &cli::Budget, home: &Home, out: &mut dyn Write) -> anyhow::Resu
         Some(BudgetAction::Raise { per, amount, only, session }) => {
             refuse_inside_a_run(home, "raise a budget")?;
             let mut store = open(home)?;
+            let runs = store.read(|view| view.live_runs())?;
+            if !has_own_terminal(&TerminalSession::of_this_process(), &runs, &Realm::here(), &SystemProcesses)
+            {
+                let message = "a budget is raised by a person, in a terminal of their own: here is none";
+                return Err(Failure { code: USAGE, message: message.to_owned() }.into());
+            }
             let wanted = match per {
                 Some(per) => vec![find_budget(&config.budgets, &only.of(*per, project))?],
                 None => config.budgets.iter().filter(|budget| budget.enforce).collect(),
@@ -114,6 +121,36 @@ fn refuse_inside_a_run(home: &Home, what: &str) -> anyhow::Result<()> {
         return Err(Failure { code: USAGE, message }.into());
     }
     Ok(())
+}
+
+/// The session of processes that belongs to a controlling terminal.
+struct TerminalSession {
+    leader: Option<Pid>,
+}
+
+impl TerminalSession {
+    fn of_this_process() -> Self {
+        let own = Pid(std::process::id().cast_signed());
+        // Only who has a controlling terminal can open it by this name.
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "a device of the kernel's own: nobody else can put anything there"
+        )]
+        let has_terminal = std::fs::File::open("/dev/tty").is_ok();
+        Self { leader: has_terminal.then(|| SystemProcesses.session_leader(own)).flatten() }
+    }
+}
+
+/// Whether there is a controlling terminal, and it is not one that a live run gave its agent. What an agent starts apart from itself
+/// (a daemon, `setsid`) has none, though no ancestor shows whose it is.
+fn has_own_terminal(own: &TerminalSession, runs: &[RunRow], here: &Realm, processes: &dyn Processes) -> bool {
+    let Some(leader) = own.leader else { return false };
+    let gave_its_agent = |run: &RunRow| {
+        let of_agent = run.agent.and_then(|agent| processes.session_leader(agent));
+        // An agent without a terminal of its own is in its wrapper's session, which may be a person's.
+        of_agent == Some(leader) && processes.session_leader(run.wrapper.pid) != of_agent
+    };
+    !runs.iter().any(|run| run.realm == *here && gave_its_agent(run))
 }
 
 /// An amount to be added.
@@ -398,6 +435,56 @@ session of project other: $1.00; no session runs that it is for.
         assert_eq!(
             raise(vec![&other], false, Some("fix")).unwrap_err(),
             "fix does not count towards the budget day of project other"
+        );
+    }
+
+    /// Wrapper 10 in a person's session 5, its monitor 11 and its agent 12 in one of their own; wrapper 20 and its agent 21 without
+    /// a terminal, in session 6.
+    struct Sessions;
+
+    impl Processes for Sessions {
+        fn start_time(&self, _pid: Pid) -> Option<wire::StartTime> {
+            None
+        }
+
+        fn parent(&self, _pid: Pid) -> Option<Pid> {
+            None
+        }
+
+        fn session_leader(&self, pid: Pid) -> Option<Pid> {
+            let leader =
+                [(10, 5), (11, 11), (12, 11), (20, 6), (21, 6)].iter().find(|(known, _)| *known == pid.0);
+            leader.map(|(_, leader)| Pid(*leader))
+        }
+    }
+
+    #[test]
+    fn a_terminal_is_ones_own_unless_a_live_run_gave_it_to_its_agent() {
+        let mut world = world();
+        let row = world.store.read(|view| view.live_runs()).unwrap().remove(0);
+        let here = row.realm.clone();
+        let run = |wrapper, agent, realm: &Realm| RunRow {
+            wrapper: wire::ProcessId { pid: Pid(wrapper), start: wire::StartTime(1) },
+            agent: Some(Pid(agent)),
+            realm: realm.clone(),
+            ..row.clone()
+        };
+        let runs = [run(10, 12, &here), run(20, 21, &here)];
+        for (leader, expected, why) in [
+            (None, false, "no terminal"),
+            (Some(5), true, "where the wrapper was started"),
+            (Some(6), true, "where an agent without a terminal was started"),
+            (Some(11), false, "the agent's"),
+            (Some(77), true, "another"),
+        ] {
+            let own = TerminalSession { leader: leader.map(Pid) };
+            assert_eq!(has_own_terminal(&own, &runs, &here, &Sessions), expected, "{why}");
+        }
+        let elsewhere = [run(10, 12, &Realm { pids: "another".into(), ..here.clone() })];
+        let own = TerminalSession { leader: Some(Pid(11)) };
+        assert!(
+            has_own_terminal(&own, &elsewhere, &here, &Sessions),
+            "pids of another namespace mean nothing"
         );
     }
 

@@ -67,6 +67,8 @@ pub struct Hold {
     pub agent: String,
     /// The call is over, and its record will have this key: its session is not known yet.
     pub key: Option<String>,
+    /// The call has not begun: it waits for others, since `at`.
+    pub waits: bool,
     pub owner: ProcessId,
     pub realm: Realm,
 }
@@ -183,10 +185,10 @@ impl View<'_> {
         )
     }
 
-    /// The reservations that count towards a budget.
+    /// The reservations that count towards a budget, and the calls that wait for it.
     pub fn budget_holds(&self, budget: &str, span: &str) -> Result<Vec<Hold>, Error> {
         self.all(
-            "SELECT call, amount, at, owner_pid, owner_start, boot, pids, agent, key FROM budget_hold
+            "SELECT call, amount, at, owner_pid, owner_start, boot, pids, agent, key, waits FROM budget_hold
              WHERE budget = ?1 AND span = ?2",
             [budget, span],
             |row| {
@@ -198,6 +200,7 @@ impl View<'_> {
                     realm: Realm { boot: row.get(5)?, pids: row.get(6)? },
                     agent: row.get(7)?,
                     key: row.get(8)?,
+                    waits: row.get(9)?,
                 })
             },
         )
@@ -261,13 +264,27 @@ impl Tx<'_> {
         self.run("DELETE FROM budget_raise WHERE budget = ?1", [budget]).map(drop)
     }
 
-    /// Reserves an amount for a call.
+    /// Reserves an amount for a call, or its place among those that wait.
     pub fn hold_budget(&self, budget: &str, span: &str, hold: &Hold) -> Result<(), Error> {
-        let Hold { call, amount, at, agent, key, owner, realm } = hold;
+        let Hold { call, amount, at, agent, key, waits, owner, realm } = hold;
         self.run(
-            "INSERT OR REPLACE INTO budget_hold (call, budget, span, amount, at, owner_pid, owner_start, boot, pids, agent, key)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-            params![call, budget, span, amount, at, owner.pid, owner.start, realm.boot, realm.pids, agent, key],
+            "INSERT OR REPLACE INTO budget_hold
+               (call, budget, span, amount, at, owner_pid, owner_start, boot, pids, agent, key, waits)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
+            params![
+                call,
+                budget,
+                span,
+                amount,
+                at,
+                owner.pid,
+                owner.start,
+                realm.boot,
+                realm.pids,
+                agent,
+                key,
+                waits
+            ],
         )
         .map(drop)
     }

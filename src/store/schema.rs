@@ -7,9 +7,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::Error;
 
 /// The schema version this binary knows.
-pub(super) const KNOWN: i64 = 14;
+pub(super) const KNOWN: i64 = 15;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14, V15];
 
 const V1: &str = "
 -- One agent session each, whatever number of runs and openings it has.
@@ -625,6 +625,11 @@ CREATE TABLE caller (
   pid          INTEGER NOT NULL,
   PRIMARY KEY (run, conversation, pid)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// Calls that wait until a budget's others are over.
+const V15: &str = "
+ALTER TABLE budget_hold ADD COLUMN waits INTEGER NOT NULL DEFAULT 0;  -- the call has not begun; its place is by `at`
 ";
 
 /// The version a database is at; reading it also proves that the file is a database.

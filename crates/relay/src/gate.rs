@@ -16,6 +16,7 @@ pub trait Gate: Send + Sync + 'static {
         false
     }
 
+    /// It may take its time: nothing but this request waits for it. Dropped, it is given up: the agent has gone.
     fn admit<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;
 }
 

@@ -193,7 +193,13 @@ impl Relay {
             {
                 exchange.set_body(whole);
             }
-            if let Some(refusal) = self.refusal(exchange.request()).await {
+            // The gate may have it wait, and hyper does not see an agent go whose request is not read to its end.
+            let upload = exchange.upload().clone();
+            let asking = self.refusal(exchange.request());
+            let Some(refused) = while_the_agent_is_there(peer, &upload, asking).await else {
+                return Err(Broken::AgentGone);
+            };
+            if let Some(refusal) = refused {
                 body.discard().await;
                 exchange.finish_with(CallEnd::Refused, StatusCode::TOO_MANY_REQUESTS);
                 return Ok(own(refusal::refused(exchange.api(), &refusal)));

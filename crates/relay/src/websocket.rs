@@ -14,6 +14,8 @@ use system::clock::{Clock, SystemClock};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::activity::Open;
+use crate::body::Upload;
+use crate::conversation::while_the_agent_is_there;
 use crate::exchange::{Upgraded, milliseconds};
 use crate::meter::{Metered, Moment, SocketMeter};
 use crate::{Call, CallEnd, Gate, Observer, Quota, Request, Transport, Verdict};
@@ -104,10 +106,16 @@ impl WebSocket {
             // Before they are sent: a call may have to be refused, by a limit that was set after the handshake.
             let begun = self.calls().sent(&piece[..length]);
             for request in begun {
-                if self.gate.admit(&request).await != Verdict::Go {
-                    self.calls().refuse();
-                    // The agent comes again, is answered 426, and hears the reason on a plain request.
-                    return Err(io::ErrorKind::ConnectionAborted.into());
+                // Nothing is read from the agent meanwhile, so its end would not be seen.
+                let unread = Upload::new(0);
+                match while_the_agent_is_there(request.peer, &unread, self.gate.admit(&request)).await {
+                    Some(Verdict::Go) => {}
+                    Some(Verdict::Refuse(_)) => {
+                        self.calls().refuse();
+                        // The agent comes again, is answered 426, and hears the reason on a plain request.
+                        return Err(io::ErrorKind::ConnectionAborted.into());
+                    }
+                    None => return Err(io::ErrorKind::BrokenPipe.into()),
                 }
             }
             to.write_all(&piece[..length]).await?;

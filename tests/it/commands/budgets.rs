@@ -5,6 +5,7 @@ use std::fs;
 use system::clock::{Clock, SystemClock};
 
 use super::World;
+use crate::support::pty::{Exit, Start};
 
 /// A thousandth of a dollar.
 const MILLI: i64 = 1_000_000_000;
@@ -66,12 +67,24 @@ fn budgets_are_set_shown_raised_and_removed_and_an_agent_may_not_loosen_them() {
     world.out(&["budget", "set", "month", "0.009", "--enforce"]);
 
     world.end(run, 0);
-    assert!(world.out(&["budget", "raise", "0.005"]).starts_with("month: $0.0140, until "));
-    world.fails(&["budget", "raise", "1"], 1, "no enforced budget is used up");
-    let alone = world.out(&["budget", "raise", "month", "1", "--session", "fix-auth"]);
+    let typed = |args: &[&str], code, words: &[&str]| {
+        let terminal = Start::of(&world.command(args)).spawn();
+        assert_eq!(terminal.wait_exit(), Exit::Code(code), "{}", terminal.text());
+        let text = terminal.text();
+        assert!(words.iter().all(|word| text.contains(word)), "{text}");
+    };
+    typed(&["budget", "raise", "0.005"], 0, &["month: $0.0140, until "]);
+    typed(&["budget", "raise", "1"], 1, &["no enforced budget is used up"]);
+    let alone = ["month: $1.01, for fix-auth alone, until ", "; $0.0090 spent"];
+    typed(&["budget", "raise", "month", "1", "--session", "fix-auth"], 0, &alone);
+    let mut apart = std::process::Command::new("setsid");
+    let raise = world.command(&["budget", "raise", "month", "1"]);
+    apart.arg("--wait").arg(raise.get_program()).args(raise.get_args()).env("HOME", world.sandbox.home());
+    let apart = apart.env_remove("CODEMIE_HOME").output().unwrap();
+    let said = String::from_utf8_lossy(&apart.stderr);
     assert!(
-        alone.starts_with("month: $1.01, for fix-auth alone, until ") && alone.ends_with("; $0.0090 spent\n"),
-        "{alone}"
+        apart.status.code() == Some(2) && said.contains("in a terminal of their own: here is none"),
+        "{said}"
     );
     assert_eq!(world.json(&["budget", "show", "--json"])[1]["raisedUsd"], 0.005);
     let unchanged = fs::read_to_string(&config).unwrap();

@@ -66,6 +66,17 @@ impl Start {
         Self::new(["dash", "-i"]).env("PS1", PROMPT)
     }
 
+    /// A command that was prepared for a start without a terminal.
+    pub(crate) fn of(command: &std::process::Command) -> Self {
+        let argv = std::iter::once(command.get_program()).chain(command.get_args());
+        let mut start = Self::new(argv).size(24, 200);
+        for (name, value) in command.get_envs() {
+            start = start.env(name, value.unwrap_or_default());
+        }
+        start.cwd = command.get_current_dir().map(PathBuf::from);
+        start
+    }
+
     /// The same surroundings for another command.
     pub(crate) fn argv(mut self, argv: Vec<OsString>) -> Self {
         self.argv = argv;

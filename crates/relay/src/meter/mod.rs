@@ -25,7 +25,7 @@ use prices::tier::Tier;
 use wire::Tokens;
 
 pub use answer::{AnswerMeter, Progress};
-pub use paths::api_of;
+pub use paths::{api_of, plain_path};
 pub use quotas::{openai as openai_quota, quotas};
 pub use socket::{Moment, SocketMeter};
 pub use unpack::unpacked;

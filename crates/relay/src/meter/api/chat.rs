@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions, and those who speak it.
+//! OpenAI Chat Completions, those who speak it, and the older `/completions` and `/embeddings`, which report usage in the same form.
 //!
 //! Usage comes with a last chunk without choices where the request asked for it; some servers repeat it in every chunk.
 
@@ -15,6 +15,8 @@ pub(super) fn note(facts: &mut Facts, path: &str, value: Value<'_>) {
         "service_tier" => keep(&mut facts.tier, value),
         "error.code" => keep(&mut facts.error, value),
         "error.type" if facts.error.is_none() => keep(&mut facts.error, value),
+        // Of the older `/completions`.
+        "choices[].text" => facts.written |= value.is_written(),
         "choices[].finish_reason" => facts.ending |= value.is_written(),
         _ => {
             let delta =
