@@ -6,7 +6,7 @@ use super::{LaunchTarget, Origin};
 use crate::agent::{Agent, ProxyLead, ProxyRoute, ProxyStart};
 use crate::config::Config;
 use crate::home::Home;
-use crate::proxy::settings::{new_secret, own_authorities, route_auth};
+use crate::proxy::settings::{RouteAuth, new_secret, own_authorities, route_auth};
 use crate::proxy::{Companion, ProxySettings, RouteSettings, listeners};
 use terminal::process::SystemProcesses;
 use wire::{Ids, RunId, SessionId};
@@ -29,6 +29,8 @@ pub struct Through {
     pub lead: ProxyLead,
     /// Where the calls go from there.
     pub upstream: String,
+    /// The credential that is missing there: the proxy answers every call itself. What to do.
+    pub missing: Option<String>,
 }
 
 /// One launch, as far as the proxy is concerned.
@@ -78,10 +80,15 @@ impl Detour {
         let configured = config.proxy.agent(name);
         let Traveller { agent, args, version, .. } = *traveller;
         let (upstream, lead) = route(agent, args, version, origin, home, configured.upstream.as_deref())?;
-        let auth = route_auth(&configured, &upstream, |name| origin.var(name))
-            .map_err(|why| format!("proxy.{name}.auth cannot be used: {why}"))?;
+        let auth = route_auth(&configured, &upstream, |name| origin.var(name));
+        let missing = match &auth {
+            Some(RouteAuth::Missing { why }) => Some(why.clone()),
+            _ => None,
+        };
+        // A gateway is never passed by: without it the agent would call its vendor with its own credential.
+        let is_gateway = configured.upstream.as_deref() == Some(upstream.as_str());
         let ca_file = own_authorities(config.delivery.ca_file.clone(), |name| origin.var(name));
-        if let Some(file) = ca_file.as_deref().filter(|file| !file.exists()) {
+        if let Some(file) = ca_file.as_deref().filter(|file| !is_gateway && !file.exists()) {
             return Err(format!("tls.caFile {} cannot be read", file.display()));
         }
         let session = ("X-Codemie-Session-Id".to_owned(), traveller.session.to_string());
@@ -105,7 +112,7 @@ impl Detour {
         };
         let companion = Companion::bind(settings)
             .map_err(|error| format!("no port of this machine can be bound: {error}"))?;
-        Ok(Through { companion, lead, upstream })
+        Ok(Through { companion, lead, upstream, missing })
     }
 }
 
@@ -215,16 +222,27 @@ mod tests {
     }
 
     #[test]
+    fn a_gateway_is_not_passed_by_where_its_credential_is_missing() {
+        let gateway = "[proxy.claude]\nupstream = 'https://gw'\nauth = 'env:NOT_THERE'\n";
+        for config in [gateway.to_owned(), format!("{gateway}[tls]\ncaFile = '/nowhere/ca.pem'")] {
+            let Detour::Through(through) = detour("claude", &[], &config) else { panic!("not led") };
+            assert_eq!(
+                (&*through.upstream, through.missing.as_deref()),
+                ("https://gw", Some("set NOT_THERE"))
+            );
+        }
+        let Detour::Through(through) = detour("claude", &[("NOT_THERE", "x")], gateway) else {
+            panic!("not led")
+        };
+        assert_eq!(through.missing, None);
+    }
+
+    #[test]
     fn nothing_is_bound_where_something_is_not_certain() {
         for (vars, config, expected) in [
             (&[("CLAUDE_CODE_USE_BEDROCK", "1")][..], "", "CLAUDE_CODE_USE_BEDROCK is set"),
             (&[], "[agent.claude]\ninject = false", "agent.claude.inject is off"),
             (&[], "[tls]\ncaFile = '/nowhere/ca.pem'", "tls.caFile /nowhere/ca.pem cannot be read"),
-            (
-                &[],
-                "[proxy.claude]\nupstream = 'https://gw'\nauth = 'env:NOT_THERE'",
-                "proxy.claude.auth cannot be used: the variable NOT_THERE is not set",
-            ),
         ] {
             assert_eq!(why(detour("claude", vars, config)), expected);
         }

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::settings::{ProxySettings, RouteSettings, new_secret, own_authorities, route_auth};
+use super::settings::{ProxySettings, RouteAuth, RouteSettings, new_secret, own_authorities, route_auth};
 use crate::agent::VendorApi;
 use crate::config::Config;
 use crate::home::Home;
@@ -75,8 +75,10 @@ pub fn settings(
         let given = upstreams.iter().rev().find(|(name, _)| name == api.name).map(|(_, url)| url.clone());
         let upstream =
             given.or_else(|| configured.upstream.clone()).unwrap_or_else(|| api.upstream.to_owned());
-        let auth = route_auth(&configured, &upstream, |name| std::env::var_os(name))
-            .map_err(|why| format!("proxy.{agent}.auth cannot be used: {why}"))?;
+        let auth = route_auth(&configured, &upstream, |name| std::env::var_os(name));
+        if let Some(RouteAuth::Missing { why }) = &auth {
+            return Err(format!("no credential for the gateway of {agent}: {why}"));
+        }
         Ok(RouteSettings {
             name: api.name.to_owned(),
             agent: agent.to_owned(),

@@ -57,8 +57,18 @@ pub struct RouteSettings {
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum RouteAuth {
-    Static { header: String, value: String },
-    Command { header: String, argv: Vec<String> },
+    Static {
+        header: String,
+        value: String,
+    },
+    Command {
+        header: String,
+        argv: Vec<String>,
+    },
+    /// Nothing is sent without it: what to do.
+    Missing {
+        why: String,
+    },
 }
 
 impl fmt::Debug for ProxySettings {
@@ -121,26 +131,23 @@ pub fn route_auth(
     configured: &AgentProxy,
     upstream: &str,
     var: impl Fn(&str) -> Option<OsString>,
-) -> Result<Option<RouteAuth>, String> {
-    let Some(auth) = configured.auth.as_ref().filter(|_| configured.upstream.as_deref() == Some(upstream))
-    else {
-        return Ok(None);
-    };
+) -> Option<RouteAuth> {
+    let auth = configured.auth.as_ref().filter(|_| configured.upstream.as_deref() == Some(upstream))?;
     let of_value = |text: &str| {
         let (header, value) = header_of(text);
         RouteAuth::Static { header, value: value.reveal().to_owned() }
     };
-    match auth {
-        AuthSource::Static(value) => Ok(Some(of_value(value.reveal()))),
+    Some(match auth {
+        AuthSource::Static(value) => of_value(value.reveal()),
         AuthSource::Env(name) => {
             let value =
                 var(name).filter(|value| !value.is_empty()).and_then(|value| value.into_string().ok());
-            value.map(|value| Some(of_value(&value))).ok_or_else(|| format!("the variable {name} is not set"))
+            value.map_or_else(|| RouteAuth::Missing { why: format!("set {name}") }, |value| of_value(&value))
         }
         AuthSource::Command(argv) => {
-            Ok(Some(RouteAuth::Command { header: "authorization".to_owned(), argv: argv.clone() }))
+            RouteAuth::Command { header: "authorization".to_owned(), argv: argv.clone() }
         }
-    }
+    })
 }
 
 #[cfg(test)]
@@ -185,14 +192,16 @@ mod tests {
         let configured = |auth| AgentProxy { upstream: Some("https://gw".into()), auth: Some(auth) };
         let var = |name: &str| (name == "KEY").then(|| OsString::from("x-key: word"));
         let fixed = configured(AuthSource::Static(Secret::new("word")));
-        assert_eq!(route_auth(&fixed, "https://api.anthropic.com", var), Ok(None));
+        assert_eq!(route_auth(&fixed, "https://api.anthropic.com", var), None);
         let bearer = RouteAuth::Static { header: "authorization".into(), value: "Bearer word".into() };
-        assert_eq!(route_auth(&fixed, "https://gw", var), Ok(Some(bearer)));
+        assert_eq!(route_auth(&fixed, "https://gw", var), Some(bearer));
         let named = RouteAuth::Static { header: "x-key".into(), value: "word".into() };
+        assert_eq!(route_auth(&configured(AuthSource::Env("KEY".into())), "https://gw", var), Some(named));
+        let missing = RouteAuth::Missing { why: "set NONE".into() };
         assert_eq!(
-            route_auth(&configured(AuthSource::Env("KEY".into())), "https://gw", var),
-            Ok(Some(named))
+            route_auth(&configured(AuthSource::Env("NONE".into())), "https://gw", var),
+            Some(missing),
+            "never as the agent authenticates itself"
         );
-        assert!(route_auth(&configured(AuthSource::Env("NONE".into())), "https://gw", var).is_err());
     }
 }

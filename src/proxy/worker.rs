@@ -128,6 +128,7 @@ fn relay_route(route: &RouteSettings) -> io::Result<Route> {
     let auth = route.auth.clone().map(|auth| match auth {
         RouteAuth::Static { header, value } => Auth::Static { header, value },
         RouteAuth::Command { header, argv } => Auth::Command { header, argv },
+        RouteAuth::Missing { why } => Auth::Missing { why },
     });
     Ok(Route {
         name: route.name.clone(),

@@ -20,6 +20,7 @@ pub(crate) struct Credentials {
 enum Source {
     Static(HeaderValue),
     Command { argv: Vec<String>, cached: Mutex<Cached> },
+    Missing { why: String },
 }
 
 #[derive(Default)]
@@ -39,13 +40,14 @@ impl Credentials {
     /// The error names the header, never the value.
     pub fn new(auth: &Auth) -> Result<Self, String> {
         let (header, source) = match auth {
-            Auth::Static { header, value } => (header, Source::Static(header_value(header, value)?)),
+            Auth::Static { header, value } => (header.as_str(), Source::Static(header_value(header, value)?)),
             Auth::Command { header, argv } if argv.is_empty() => {
                 return Err(format!("the command for header {header} is empty"));
             }
             Auth::Command { header, argv } => {
-                (header, Source::Command { argv: argv.clone(), cached: Mutex::default() })
+                (header.as_str(), Source::Command { argv: argv.clone(), cached: Mutex::default() })
             }
+            Auth::Missing { why } => ("authorization", Source::Missing { why: why.clone() }),
         };
         let header = HeaderName::from_bytes(header.as_bytes())
             .map_err(|_| format!("{header:?} is no name of a header; correct proxy.AGENT.auth"))?;
@@ -56,9 +58,11 @@ impl Credentials {
         &self.header
     }
 
+    /// Or why there is none, and what to do about it.
     pub async fn value(&self) -> Result<HeaderValue, String> {
         let (argv, cached) = match &self.source {
             Source::Static(value) => return Ok(value.clone()),
+            Source::Missing { why } => return Err(why.clone()),
             Source::Command { argv, cached } => (argv, cached),
         };
         // Held while the command runs: several requests at once run it once.
@@ -66,7 +70,8 @@ impl Credentials {
         if let Some(value) = &cached.value {
             return Ok(value.clone());
         }
-        let value = run(argv, self.header.as_str(), COMMAND_LIMIT).await?;
+        let value = run(argv, self.header.as_str(), COMMAND_LIMIT).await;
+        let value = value.map_err(|reason| format!("{reason}; check proxy.AGENT.auth"))?;
         cached.value = Some(value.clone());
         Ok(value)
     }

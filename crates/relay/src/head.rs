@@ -140,6 +140,30 @@ pub(crate) fn response_headers(headers: &HeaderMap, upgraded: bool) -> HeaderMap
     out
 }
 
+/// What agents authenticate with towards their vendors. Headers of gateways that a user has an agent add are not among them.
+const AGENTS_CREDENTIALS: [&str; 5] = ["authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"];
+
+/// A request's headers without what authenticates its agent; `replaced` stays, because the route's own value takes its place.
+pub(crate) fn without_agents_credentials(mut headers: HeaderMap, replaced: &HeaderName) -> HeaderMap {
+    for name in AGENTS_CREDENTIALS.iter().filter(|name| replaced != **name) {
+        headers.remove(*name);
+    }
+    headers
+}
+
+/// The address without a key in its query (`?key=…`, as Gemini's API takes it).
+pub(crate) fn without_key(path: PathAndQuery) -> PathAndQuery {
+    let is_key = |pair: &&str| matches!(pair.split('=').next(), Some("key" | "access_token"));
+    let Some(query) = path.query().filter(|query| query.split('&').any(|pair| is_key(&pair))) else {
+        return path;
+    };
+    let kept: Vec<&str> = query.split('&').filter(|pair| !is_key(pair)).collect();
+    let mark = if kept.is_empty() { "" } else { "?" };
+    // Parts of a good address make a good one.
+    PathAndQuery::try_from(format!("{}{mark}{}", path.path(), kept.join("&")))
+        .unwrap_or_else(|_| PathAndQuery::from_static("/"))
+}
+
 /// A request's headers as others in this process may see them: without what authenticates.
 pub(crate) fn without_credentials(headers: &HeaderMap, also: Option<&HeaderName>) -> HeaderMap {
     let mut out = HeaderMap::with_capacity(headers.len());
@@ -322,6 +346,32 @@ mod tests {
         let sent = request_headers(&handshake, &host, Hop::One, true, &[]);
         assert_eq!(sent.get(UPGRADE).unwrap(), "websocket");
         assert_eq!(sent.get(CONNECTION).unwrap(), "keep-alive, Upgrade");
+    }
+
+    #[test]
+    fn what_authenticates_an_agent_is_taken_out() {
+        let given = map(&[
+            ("authorization", "Bearer agent"),
+            ("x-api-key", "agent"),
+            ("x-goog-api-key", "agent"),
+            ("cookie", "agent"),
+            ("x-team-token", "a gateway's"),
+            ("anthropic-beta", "b"),
+        ]);
+        let kept =
+            |replaced| lines(&without_agents_credentials(given.clone(), &HeaderName::from_static(replaced)));
+        let rest = [("x-team-token", "a gateway's"), ("anthropic-beta", "b")];
+        assert_eq!(kept("x-corp"), owned(&rest));
+        assert_eq!(kept("x-api-key"), owned(&[&[("x-api-key", "agent")][..], &rest].concat()));
+        for (given, expected) in [
+            ("/v1/x", "/v1/x"),
+            ("/v1/x?alt=sse", "/v1/x?alt=sse"),
+            ("/v1/x?key=agent", "/v1/x"),
+            ("/v1/x?alt=sse&key=agent&b=", "/v1/x?alt=sse&b="),
+            ("/v1/x?access_token=agent&monkey=1", "/v1/x?monkey=1"),
+        ] {
+            assert_eq!(without_key(PathAndQuery::from_static(given)).as_str(), expected);
+        }
     }
 
     #[test]

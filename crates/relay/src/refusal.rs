@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
-use http::{Response, StatusCode};
+use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
 use crate::{Api, Refusal};
@@ -14,8 +14,13 @@ pub(crate) fn refused(api: Option<Api>, refusal: &Refusal) -> Response<Bytes> {
     if let Some(after) = refusal.retry_after {
         headers.insert(RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
     }
-    headers.insert("x-should-retry", HeaderValue::from_static("false"));
+    not_again(headers);
     answer
+}
+
+/// Asking again changes nothing: the vendors' own clients go by it.
+pub(crate) fn not_again(headers: &mut HeaderMap) {
+    headers.insert("x-should-retry", HeaderValue::from_static("false"));
 }
 
 pub(crate) fn answer(api: Option<Api>, status: StatusCode, message: &str) -> Response<Bytes> {

@@ -139,7 +139,15 @@ impl Relay {
             }
         };
         let upgrade = exchange.transport() == Transport::WebSocket;
-        let draft = Draft { method: parts.method, path, headers: parts.headers, added: Vec::new(), upgrade };
+        // What authenticates the agent is for its vendor. It never reaches an upstream that has a credential of its own.
+        let (path, headers) = match &lane.credentials {
+            Some(credentials) => {
+                let headers = head::without_agents_credentials(parts.headers, credentials.header());
+                (head::without_key(path), headers)
+            }
+            None => (path, parts.headers),
+        };
+        let draft = Draft { method: parts.method, path, headers, added: Vec::new(), upgrade };
         if upgrade {
             return Box::pin(self.websocket(lane, draft, exchange, extensions, body)).await;
         }
@@ -208,8 +216,10 @@ impl Relay {
         draft.added = match lane.added().await {
             Ok(added) => added,
             Err(reason) => {
-                let words = without_credentials_words(&lane.upstream.origin(), &reason);
-                return Ok(decline(exchange, body, StatusCode::BAD_GATEWAY, &words).await);
+                let words = without_credentials_words(&reason);
+                let mut answer = decline(exchange, body, StatusCode::BAD_GATEWAY, &words).await;
+                refusal::not_again(answer.headers_mut());
+                return Ok(answer);
             }
         };
         if let Some(request) = exchange.request() {
@@ -255,7 +265,7 @@ impl Relay {
         draft.added = match lane.added().await {
             Ok(added) => added,
             Err(reason) => {
-                let words = without_credentials_words(&lane.upstream.origin(), &reason);
+                let words = without_credentials_words(&reason);
                 return Ok(decline(exchange, body, StatusCode::UPGRADE_REQUIRED, &words).await);
             }
         };
@@ -354,8 +364,6 @@ fn unreadable_words(origin: &str, error: &hyper::Error) -> String {
     format!("codemie's proxy cannot read what {origin} answered: {error}. Start without --proxy.")
 }
 
-fn without_credentials_words(origin: &str, reason: &str) -> String {
-    format!(
-        "codemie's proxy has no credentials for {origin}: {reason}. Nothing was sent. Check proxy.AGENT.auth."
-    )
+fn without_credentials_words(reason: &str) -> String {
+    format!("codemie: no credential for the gateway: {reason}; nothing was sent")
 }

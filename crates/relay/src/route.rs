@@ -53,6 +53,8 @@ pub enum Auth {
     Static { header: String, value: String },
     /// A command that prints the value; asked again once after a 401.
     Command { header: String, argv: Vec<String> },
+    /// There is none, and without it nothing is sent: what is missing, and how to mend it.
+    Missing { why: String },
 }
 
 impl fmt::Debug for Auth {
@@ -60,6 +62,7 @@ impl fmt::Debug for Auth {
         f.write_str(match self {
             Self::Static { .. } => "Auth::Static",
             Self::Command { .. } => "Auth::Command",
+            Self::Missing { .. } => "Auth::Missing",
         })
     }
 }

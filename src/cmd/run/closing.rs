@@ -76,7 +76,11 @@ impl Added {
 pub(super) enum Proxied {
     Off,
     Not(String),
-    Through { lost: Vec<&'static str> },
+    Through {
+        lost: Vec<&'static str>,
+        /// What to do about a gateway that no call was sent to.
+        missing: Option<String>,
+    },
 }
 
 impl Proxied {
@@ -86,16 +90,19 @@ impl Proxied {
             Detour::Off => (None, Self::Off),
             Detour::Not(why) => (None, Self::Not(why)),
             Detour::Through(through) => {
-                let Through { companion, lead, .. } = *through;
-                (Some(companion), Self::Through { lost: lead.lost })
+                let Through { companion, lead, missing, .. } = *through;
+                (Some(companion), Self::Through { lost: lead.lost, missing })
             }
         }
     }
 
-    /// Why the proxy was not used, though it was asked for.
+    /// Why the proxy was not used, though it was asked for, or sent nothing.
     pub(super) fn not_used(&self) -> Option<String> {
         match self {
             Self::Not(why) => Some(format!("the proxy was not used: {why}")),
+            Self::Through { missing: Some(why), .. } => {
+                Some(format!("no credential for the gateway: {why}; no call was sent"))
+            }
             Self::Off | Self::Through { .. } => None,
         }
     }
@@ -103,7 +110,9 @@ impl Proxied {
     /// What the agent could not do because of it, for the end of the line.
     pub(super) fn lost(&self) -> String {
         match self {
-            Self::Through { lost } if !lost.is_empty() => format!(" · by proxy, without {}", lost.join(", ")),
+            Self::Through { lost, .. } if !lost.is_empty() => {
+                format!(" · by proxy, without {}", lost.join(", "))
+            }
             _ => String::new(),
         }
     }

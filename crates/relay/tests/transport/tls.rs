@@ -360,6 +360,20 @@ fn a_401_passes_and_the_next_request_has_a_new_value() {
 }
 
 #[test]
+fn a_missing_credential_is_named_and_nothing_is_sent() {
+    let (address, requests) = answering(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
+    let served = through(settings(&format!("http://{address}")), |settings| {
+        settings.routes[0].auth = Some(Auth::Missing { why: "set GATEWAY_KEY".to_owned() });
+    });
+    let answer = ask(&served.connect(), REQUEST);
+    assert_eq!((answer.status(), answer.header("x-should-retry")), (502, Some("false")));
+    let words = "no credential for the gateway: set GATEWAY_KEY; nothing was sent";
+    assert!(answer.text().contains(words), "{}", answer.text());
+    assert!(requests.try_recv().is_err());
+    served.join();
+}
+
+#[test]
 fn a_command_that_fails_is_named_and_nothing_is_sent() {
     let (address, requests) = answering(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n");
     let served = through(settings(&format!("http://{address}")), |settings| {
