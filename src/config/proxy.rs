@@ -88,7 +88,7 @@ impl AuthSource {
     }
 }
 
-/// A header and its value, as `Name: value` has it; a value alone is a bearer token.
+/// A header and its value, as `Name: value` has it; a value alone is a bearer token, with or without the word `Bearer`.
 pub fn header_of(text: &str) -> (String, Secret) {
     let text = text.trim();
     let named = text.split_once(": ").filter(|(name, _)| {
@@ -96,8 +96,14 @@ pub fn header_of(text: &str) -> (String, Secret) {
     });
     match named {
         Some((name, value)) => (name.to_ascii_lowercase(), Secret::new(value.trim())),
+        None if has_scheme(text) => (BEARER.to_owned(), Secret::new(text)),
         None => (BEARER.to_owned(), Secret::new(format!("Bearer {text}"))),
     }
+}
+
+/// Whether a value begins with the word `Bearer`, in any letters (RFC 9110, 11.1).
+fn has_scheme(text: &str) -> bool {
+    text.split_once(' ').is_some_and(|(scheme, _)| scheme.eq_ignore_ascii_case("bearer"))
 }
 
 const AUTH: &str = r#"must be "static:VALUE", "env:NAME" or "command:[\"program\", \"argument\"]""#;
@@ -165,6 +171,9 @@ mod tests {
     fn a_value_without_a_header_is_a_bearer_token() {
         for (text, name, value) in [
             ("sk-1", "authorization", "Bearer sk-1"),
+            ("Bearer sk-1", "authorization", "Bearer sk-1"),
+            ("bearer sk-1", "authorization", "bearer sk-1"),
+            ("Bearer", "authorization", "Bearer Bearer"),
             ("user:word", "authorization", "Bearer user:word"),
             ("X-Api-Key: sk-1", "x-api-key", "sk-1"),
             ("Authorization: Basic abc=", "authorization", "Basic abc="),
