@@ -1,6 +1,7 @@
 //! The end of a run that somebody else started: its agent, everything the agent started, and its wrapper or host.
 //!
-//! A host is asked over its socket and ends its tree itself. The wrapper of a terminal, and a host that does not answer (stopped,
+//! A host is asked over its socket and ends its tree itself; that it is gone is proved by its answer alone, so the tree is watched
+//! meanwhile, and what a host leaves that ends without an answer is ended here. The wrapper of a terminal, and a host that does not answer (stopped,
 //! hung, of an unknown build), is asked by a marked TERM; what is there afterwards is ended by signals. Only processes that were
 //! seen below the wrapper are ended, by pid and start time, and none that the agent shares with its other sessions.
 
@@ -69,18 +70,30 @@ pub fn stop(home: &Home, run: &RunRow, agent: &str, grace: Duration) -> Result<V
     let excluded = is_shared(agent);
     // The command that stops its own session must not end itself before it has done its work.
     let own = Pid(i32::try_from(std::process::id()).unwrap_or(0));
-    let tree = || tree_of(home, run.wrapper, &excluded).sparing(own);
-    let seen = if elsewhere { None } else { Some(tree()) };
-    match ask_host(home, run, grace) {
+    let mut seen = if elsewhere { None } else { Some(tree_of(home, run.wrapper, &excluded).sparing(own)) };
+    let answer = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| ask_host(home, run, grace));
+        while let Some(tree) = seen.as_mut().filter(|_| !asking.is_finished()) {
+            std::thread::sleep(POLL);
+            tree.look(&SystemProcesses, &excluded);
+        }
+        asking.join().unwrap_or(Answer::None)
+    });
+    let ended = matches!(answer, Answer::Ended);
+    match answer {
         Answer::Stopped(survivors) if elsewhere || gone_within(run.wrapper, CLOSING) => return Ok(survivors),
         Answer::Refused(why) => return Err(CannotStop::Refused(why)),
-        Answer::Stopped(_) | Answer::None => {}
+        Answer::Stopped(_) | Answer::Ended | Answer::None => {}
     }
     let Some(mut tree) = seen else { return Err(CannotStop::Elsewhere) };
     terminal::ask_to_end(run.wrapper, grace);
     tree::signal(run.wrapper, &SystemProcesses, tree::CONTINUE);
-    if !gone_within(run.wrapper, grace + CLOSING) {
+    let wrapper_gone = gone_within(run.wrapper, grace + CLOSING);
+    if !wrapper_gone {
         tree = tree.with_root();
+    }
+    // It may not have said how the run ended, and cannot any more.
+    if ended || !wrapper_gone {
         track::note_stopped(home, run.id, SystemClock.now());
     }
     let survivors = tree::end(&mut tree, &SystemProcesses, &excluded, LEFTOVERS);
@@ -117,6 +130,8 @@ fn other_hosts(home: &Home, wrapper: ProcessId) -> Vec<ProcessId> {
 enum Answer {
     Stopped(Vec<String>),
     Refused(String),
+    /// It has ended without an answer: by itself just then, or it was killed. Nothing is proved by that.
+    Ended,
     /// There is no host, or it does not answer.
     None,
 }
@@ -127,8 +142,7 @@ fn ask_host(home: &Home, run: &RunRow, grace: Duration) -> Answer {
     let asked = Connection::open(home, run.id).and_then(|mut host| host.ask(&request, grace + KILLING));
     match asked {
         Ok(FromHost::Stopped(StopAnswer { survivors })) => Answer::Stopped(survivors),
-        // It has ended between the question and the answer, or goes without one.
-        Err(RemoteError::Closed) if gone_within(run.wrapper, CLOSING) => Answer::Stopped(Vec::new()),
+        Err(RemoteError::Closed) => Answer::Ended,
         Err(RemoteError::Refused(why)) => Answer::Refused(why),
         Ok(_) | Err(_) => Answer::None,
     }
@@ -148,7 +162,8 @@ pub(super) fn gone_within(process: ProcessId, time: Duration) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::io::{BufRead, BufReader};
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::os::unix::net::{UnixListener, UnixStream};
     use std::process::{Child, Command, Stdio};
 
     use super::*;
@@ -218,6 +233,46 @@ mod tests {
         waiting.join().unwrap();
     }
 
+    /// Plays the host up to the request that follows the greeting.
+    fn request(listener: &UnixListener) -> (UnixStream, ToHost) {
+        let (mut stream, _) = listener.accept().unwrap();
+        let mut frames = Frames::default();
+        loop {
+            let mut bytes = [0; 1024];
+            let count = stream.read(&mut bytes).unwrap();
+            frames.add(&bytes[..count]);
+            while let Some(message) = frames.take_next::<ToHost>().unwrap() {
+                if !matches!(message, ToHost::Hello(_)) {
+                    return (stream, message);
+                }
+                stream.write_all(&FromHost::Welcome(Welcome::default()).to_bytes()).unwrap();
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_host_leaves_that_is_killed_while_it_stops_is_ended_and_noted_as_stopped() {
+        let home = tempfile::tempdir().unwrap();
+        let home = Home::at(home.path());
+        let child = shell("setsid sh -c 'trap \"\" TERM; sleep 600; :' & echo ready; exec sleep 600");
+        let wrapper = process(&child);
+        let run = run_of(wrapper);
+        let listener = address::bind(&home, run.id).unwrap();
+        let host = std::thread::spawn(move || {
+            let (stream, _) = request(&listener);
+            let tree = Tree::of(wrapper, &SystemProcesses);
+            let mut child = child;
+            child.kill().unwrap();
+            child.wait().unwrap();
+            drop(stream);
+            tree
+        });
+        assert_eq!(stop(&home, &run, "claude", Duration::from_millis(50)), Ok(Vec::new()));
+        let tree = host.join().unwrap();
+        assert_eq!(tree.living(&SystemProcesses), [], "also what ignores TERM");
+        assert!(home.run().join(format!("ended/{}.json", run.id)).exists());
+    }
+
     #[test]
     fn a_host_is_asked_and_its_answer_is_passed_on() {
         let home = tempfile::tempdir().unwrap();
@@ -227,27 +282,13 @@ mod tests {
         let run = run_of(wrapper);
         let listener = address::bind(&home, run.id).unwrap();
         let host = std::thread::spawn(move || {
-            use std::io::{Read, Write};
-            let (mut stream, _) = listener.accept().unwrap();
-            let mut frames = Frames::default();
-            let mut asked = Vec::new();
-            while asked.len() < 2 {
-                let mut bytes = [0; 1024];
-                let count = stream.read(&mut bytes).unwrap();
-                frames.add(&bytes[..count]);
-                while let Some(message) = frames.take_next::<ToHost>().unwrap() {
-                    if matches!(message, ToHost::Hello(_)) {
-                        stream.write_all(&FromHost::Welcome(Welcome::default()).to_bytes()).unwrap();
-                    }
-                    asked.push(message);
-                }
-            }
+            let (mut stream, asked) = request(&listener);
             let mut child = child;
             child.kill().unwrap();
             child.wait().unwrap();
             let answer = StopAnswer { survivors: vec!["sleep (pid 7)".into()] };
             stream.write_all(&FromHost::Stopped(answer).to_bytes()).unwrap();
-            asked.pop().unwrap()
+            asked
         });
         assert_eq!(stop(&home, &run, "codex", Duration::from_secs(2)), Ok(vec!["sleep (pid 7)".into()]));
         assert_eq!(host.join().unwrap(), ToHost::Stop(StopRequest { grace_ms: 2000 }));

@@ -24,6 +24,14 @@ const POLL: Duration = Duration::from_millis(10);
 /// How long KILL may take: it works at once but for a process in the middle of a system call that cannot be interrupted.
 const KILL_TIMEOUT: Duration = Duration::from_secs(3);
 
+/// How many looks in a row must find nothing alive and nothing new. Two, because a process that forks and ends between the listing of
+/// its parent's children and that of its own hides its child from one look.
+const QUIET_LOOKS: usize = 2;
+
+/// The same where processes were seen that had ended before they could be identified. A list of children that shrinks while it is
+/// read can pass over one of them, and a chain of such processes may do that to several looks in a row.
+const QUIET_LOOKS_FLEETING: usize = 12;
+
 /// No agent has more processes than this; a fork bomb is not followed without end.
 const MOST: usize = 16 * 1024;
 
@@ -46,22 +54,35 @@ pub fn reap_adopted(processes: &dyn Processes, keep: &[Pid]) {
     }
 }
 
-/// A process that was to end and did not.
+/// What was to end and did not.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Survivor {
-    pub process: ProcessId,
-    /// Its command line, as far as it can be seen.
-    pub command: Vec<OsString>,
+pub enum Survivor {
+    /// With its command line, as far as it can be seen.
+    Process { process: ProcessId, command: Vec<OsString> },
+    /// Processes that start successors and end before anything can be done about them.
+    Successors,
 }
 
 impl fmt::Display for Survivor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let words: Vec<_> = self.command.iter().map(|word| word.to_string_lossy()).collect();
+        let Self::Process { process, command } = self else {
+            return write!(f, "processes that start others and end faster than they can be stopped");
+        };
+        let words: Vec<_> = command.iter().map(|word| word.to_string_lossy()).collect();
         if words.is_empty() {
-            return write!(f, "pid {}", self.process.pid);
+            return write!(f, "pid {}", process.pid);
         }
-        write!(f, "{} (pid {})", words.join(" "), self.process.pid)
+        write!(f, "{} (pid {})", words.join(" "), process.pid)
     }
+}
+
+/// What a look has found that was not known before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct News {
+    /// A process, alive or not.
+    any: bool,
+    /// One that had ended before it could be identified.
+    fleeting: bool,
 }
 
 /// The processes that one process started, directly or through others.
@@ -75,6 +96,8 @@ pub struct Tree {
     excluded: HashSet<ProcessId>,
     /// Processes that are not to end, though those below them are.
     spared: Vec<Pid>,
+    /// Children that the last look found ended.
+    ended: HashSet<Pid>,
 }
 
 impl Tree {
@@ -98,6 +121,7 @@ impl Tree {
             members: BTreeMap::new(),
             excluded: HashSet::new(),
             spared: Vec::new(),
+            ended: HashSet::new(),
         }
     }
 
@@ -131,16 +155,31 @@ impl Tree {
         members.chain(root).filter(|process| processes.alive(*process)).collect()
     }
 
-    /// Adds what has been started since. A member that has ended stays known, but nothing below its pid is taken for its own.
+    /// Adds what has been started since, and forgets members that have ended: nothing below their pids is taken for their own.
     /// From the root down, so that what is below an excluded process is known to be excluded before it is looked at.
     pub fn look(&mut self, processes: &dyn Processes, excluded: Excluded<'_>) {
+        self.look_for_news(processes, excluded);
+    }
+
+    fn look_for_news(&mut self, processes: &dyn Processes, excluded: Excluded<'_>) -> News {
+        let mut news = News::default();
+        // Those that have ended are not asked for children: a chain of forks leaves thousands.
+        let ended_before = std::mem::take(&mut self.ended);
+        let (living, gone): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            std::mem::take(&mut self.members).into_iter().partition(|(_, member)| processes.alive(*member));
+        self.members = living;
         let mut visited = HashSet::new();
         let mut waiting = VecDeque::from([self.root]);
         while let Some(parent) = waiting.pop_front() {
             if visited.insert(parent) && visited.len() < MOST {
-                for child in children_of(parent, processes) {
-                    self.add(child, parent, processes, excluded);
+                let children = children_of(parent, processes);
+                for child in children.identified {
+                    news.any |= self.add(child, parent, processes, excluded);
                     waiting.push_back(child);
+                }
+                // What an excluded process starts is no business of ours.
+                if !self.excluded.contains(&parent) {
+                    self.ended.extend(children.ended);
                 }
             }
             if waiting.is_empty() {
@@ -148,20 +187,29 @@ impl Tree {
                 waiting.extend(self.members.values().filter(|member| !visited.contains(*member)));
             }
         }
+        // A member was identified while it lived, before this look or in it.
+        let is_known = |pid: &Pid| {
+            ended_before.contains(pid) || gone.contains_key(pid) || self.members.contains_key(pid)
+        };
+        news.fleeting = !self.ended.iter().all(is_known);
+        news.any |= news.fleeting;
+        news
     }
 
+    /// Says whether it is a member that was not known.
     fn add(
         &mut self,
         child: ProcessId,
         parent: ProcessId,
         processes: &dyn Processes,
         excluded: Excluded<'_>,
-    ) {
+    ) -> bool {
         if self.excluded.contains(&parent) || self.is_excluded(child, processes, excluded) {
             self.excluded.insert(child);
             self.members.retain(|_, member| *member != child);
+            false
         } else {
-            self.members.insert(child.pid, child);
+            self.members.insert(child.pid, child) != Some(child)
         }
     }
 
@@ -171,20 +219,35 @@ impl Tree {
     }
 }
 
-/// The children of a process, each identified. None if the process itself is no longer the one that was meant.
-fn children_of(parent: ProcessId, processes: &dyn Processes) -> Vec<ProcessId> {
-    let children = processes.children(parent.pid);
-    if children.is_empty() || !processes.alive(parent) {
-        return Vec::new();
+/// The children of a process at one moment.
+#[derive(Debug, Default)]
+struct Children {
+    identified: Vec<ProcessId>,
+    /// Listed, and ended since or before.
+    ended: Vec<Pid>,
+}
+
+/// The children of a process. None if the process itself is no longer the one that was meant.
+fn children_of(parent: ProcessId, processes: &dyn Processes) -> Children {
+    let mut children = Children::default();
+    let listed = processes.children(parent.pid);
+    if listed.is_empty() || !processes.alive(parent) {
+        return children;
     }
-    // A pid that was listed may belong to a stranger by now; that one has another parent.
-    let identified = children.into_iter().filter_map(|child| processes.identify(child));
-    identified.filter(|child| processes.parent(child.pid) == Some(parent.pid)).collect()
+    for pid in listed {
+        match processes.identify(pid) {
+            // A pid that was listed may belong to a stranger by now; that one has another parent.
+            Some(child) if processes.parent(pid) == Some(parent.pid) => children.identified.push(child),
+            _ => children.ended.push(pid),
+        }
+    }
+    children
 }
 
 /// Ends a tree: TERM (and CONT, since a stopped process acts on nothing else) to every member, also to those that appear
-/// meanwhile; KILL to what is there after `grace`. Waits until all are gone, and returns those that are not. Zombies are gone;
-/// our own children among them are reaped.
+/// meanwhile; KILL to what is there after `grace`. Waits until all are gone, and returns what is not, or what cannot be proved to
+/// be: a tree in which new processes keep appearing has not ended, even if none is alive when it is looked at. Zombies are gone; our
+/// own children among them are reaped.
 pub fn end(
     tree: &mut Tree,
     processes: &dyn Processes,
@@ -193,7 +256,8 @@ pub fn end(
 ) -> Vec<Survivor> {
     let asked = Instant::now();
     let mut signalled = HashSet::new();
-    if settle(tree, processes, excluded, asked + grace, |process| {
+    let mut settling = Settling::default();
+    if settling.settle(tree, processes, excluded, (asked + grace, POLL), |process| {
         if signalled.insert(process) {
             signal(process, processes, Signal::TERM);
             signal(process, processes, Signal::CONT);
@@ -201,40 +265,62 @@ pub fn end(
     }) {
         return Vec::new();
     }
-    // Stopped first and killed at the next look: what it forked before it stopped is still below it then.
+    // Stopped first and killed at the next look: what it forked before it stopped is still below it then. Without a pause between
+    // looks that find something new: a link of a chain of forks must be stopped before it has forked.
     let mut stopped = HashSet::new();
-    settle(tree, processes, excluded, Instant::now() + KILL_TIMEOUT, |process| {
+    let until = Instant::now() + KILL_TIMEOUT;
+    if settling.settle(tree, processes, excluded, (until, Duration::ZERO), |process| {
         let sends = if stopped.insert(process) { Signal::STOP } else { Signal::KILL };
         signal(process, processes, sends);
-    });
-    let survivors = tree.living(processes).into_iter();
-    survivors.map(|process| Survivor { process, command: processes.command(process.pid) }).collect()
+    }) {
+        return Vec::new();
+    }
+    let living = tree.living(processes).into_iter();
+    let survivors: Vec<Survivor> = living
+        .map(|process| Survivor::Process { process, command: processes.command(process.pid) })
+        .collect();
+    if survivors.is_empty() { vec![Survivor::Successors] } else { survivors }
 }
 
-/// Does something about each living member, again and again, until two looks have found none or the time is up. Two, because a
-/// process that forks and ends between the listing of its parent's children and that of its own hides its child from one look.
-fn settle(
-    tree: &mut Tree,
-    processes: &dyn Processes,
-    excluded: Excluded<'_>,
-    until: Instant,
-    mut act: impl FnMut(ProcessId),
-) -> bool {
-    let mut quiet = 0;
-    loop {
-        tree.look(processes, excluded);
-        let living = tree.living(processes);
-        quiet = if living.is_empty() { quiet + 1 } else { 0 };
-        living.into_iter().for_each(&mut act);
-        let ended = tree.members.values().filter(|member| !processes.alive(**member));
-        ended.map(|member| member.pid).filter(|pid| !tree.spared.contains(pid)).for_each(reap);
-        if quiet >= 2 {
-            return true;
+/// The looks at a tree that is to end.
+#[derive(Debug, Default)]
+struct Settling {
+    looks: usize,
+    /// Processes were seen that had ended before they could be identified. Those of the first look are older than the stop.
+    fleeting: bool,
+}
+
+impl Settling {
+    /// Does something about each living member, again and again, until enough looks in a row have found nothing alive and nothing
+    /// new, or the time is up. The pause is that between looks of which the last has found something new.
+    fn settle(
+        &mut self,
+        tree: &mut Tree,
+        processes: &dyn Processes,
+        excluded: Excluded<'_>,
+        (until, pause): (Instant, Duration),
+        mut act: impl FnMut(ProcessId),
+    ) -> bool {
+        let mut quiet = 0;
+        loop {
+            let news = tree.look_for_news(processes, excluded);
+            self.fleeting |= news.fleeting && self.looks > 0;
+            self.looks += 1;
+            let living = tree.living(processes);
+            quiet = if living.is_empty() && !news.any { quiet + 1 } else { 0 };
+            living.into_iter().for_each(&mut act);
+            let ended = tree.members.values().filter(|member| !processes.alive(**member));
+            let adopted = tree.ended.iter().filter(|_| tree.root.pid == own_pid());
+            let ended = ended.map(|member| &member.pid).chain(adopted);
+            ended.filter(|pid| !tree.spared.contains(pid)).copied().for_each(reap);
+            if quiet >= if self.fleeting { QUIET_LOOKS_FLEETING } else { QUIET_LOOKS } {
+                return true;
+            }
+            if Instant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(if news.any { pause } else { POLL });
         }
-        if Instant::now() >= until {
-            return false;
-        }
-        std::thread::sleep(POLL);
     }
 }
 

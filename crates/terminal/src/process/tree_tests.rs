@@ -246,7 +246,41 @@ fn what_is_left_alone_is_so_with_everything_below_it_also_when_it_is_adopted() {
 #[test]
 fn a_survivor_is_named_by_its_command() {
     let process = ProcessId { pid: Pid(7), start: StartTime(1) };
-    let named = Survivor { process, command: vec!["sleep".into(), "600".into()] };
+    let named = Survivor::Process { process, command: vec!["sleep".into(), "600".into()] };
     assert_eq!(named.to_string(), "sleep 600 (pid 7)");
-    assert_eq!(Survivor { process, command: Vec::new() }.to_string(), "pid 7");
+    assert_eq!(Survivor::Process { process, command: Vec::new() }.to_string(), "pid 7");
+}
+
+/// A root below which a new process has ended at each of so many looks.
+struct Fleeting(Mutex<i32>);
+
+impl Processes for Fleeting {
+    fn start_time(&self, pid: Pid) -> Option<StartTime> {
+        (pid == Pid(10)).then_some(StartTime(1))
+    }
+
+    fn parent(&self, _: Pid) -> Option<Pid> {
+        None
+    }
+
+    fn children(&self, pid: Pid) -> Vec<Pid> {
+        let mut left = self.0.lock().unwrap();
+        if pid != Pid(10) || *left == 0 {
+            return Vec::new();
+        }
+        *left -= 1;
+        vec![Pid(i32::MAX - *left)]
+    }
+}
+
+#[test]
+fn a_tree_in_which_new_processes_keep_appearing_has_not_ended_though_none_is_alive() {
+    for (looks, expected) in [(0, vec![]), (1, vec![]), (30, vec![]), (i32::MAX, vec![Survivor::Successors])]
+    {
+        let processes = Fleeting(Mutex::new(looks));
+        let mut tree = Tree::rooted(ProcessId { pid: Pid(10), start: StartTime(1) });
+        assert_eq!(end(&mut tree, &processes, NOBODY, Duration::ZERO), expected, "{looks}");
+        let left = *processes.0.lock().unwrap();
+        assert!(left == 0 || looks == i32::MAX, "{left} of {looks} were never seen");
+    }
 }
