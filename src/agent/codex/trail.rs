@@ -16,11 +16,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use super::Codex;
 use super::catalog::{Catalog, Folders};
 use super::files::{self, CodexFiles};
 use super::head::Head;
 use super::lines::CodexLines;
 use super::turns::Turn;
+use crate::agent::Live;
 use crate::agent::trail::{Seen, Trail};
 use crate::meter::line::Lines;
 use crate::meter::title::Title;
@@ -29,6 +31,7 @@ use system::clock::{Clock, SystemClock};
 use system::file::{Stamp, TICK};
 use terminal::process::{OpenFile, Processes};
 use wire::AgentSessionId;
+use wire::Pid;
 use wire::ProcessId;
 use wire::Timestamp;
 
@@ -115,7 +118,7 @@ impl CodexTrail {
         if let Some(agent) = self.agent.filter(|agent| processes.alive(*agent)) {
             return self.threads_of(agent, processes, &before, seen);
         }
-        for pid in processes.family(started.pid) {
+        for pid in own_family(started.pid, processes) {
             let Some(process) = processes.identify(pid) else { continue };
             let threads = self.threads_of(process, processes, &before, seen);
             if !threads.is_empty() {
@@ -339,6 +342,16 @@ impl Trail for CodexTrail {
     fn lines(&self, state: Option<&str>) -> Box<dyn Lines + Send> {
         Box::new(CodexLines::new(state))
     }
+}
+
+/// The processes of a run without the shared server. The client that starts it stays its parent, but the server holds the threads
+/// of every terminal, and what it has started works for any of them.
+fn own_family(head: Pid, processes: &dyn Processes) -> Vec<Pid> {
+    let mut family = processes.family(head);
+    let is_server = |pid: &Pid| Codex.is_shared_daemon(&processes.command(*pid));
+    let servers: Vec<Pid> = family.iter().copied().filter(is_server).collect();
+    family.retain(|pid| !servers.iter().any(|server| pid == server || processes.descends(*pid, *server)));
+    family
 }
 
 fn threads_among(files: &[OpenFile]) -> Vec<OpenThread> {

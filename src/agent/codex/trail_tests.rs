@@ -11,13 +11,15 @@ use wire::{Pid, StartTime};
 const LAUNCHER: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
 const NATIVE: ProcessId = ProcessId { pid: Pid(11), start: StartTime(1) };
 const INSIDE: Pid = Pid(12);
+const OF_SERVER: Pid = Pid(13);
 
-/// A launcher, the program it started, and an agent that the model started in turn; whether they are all dead.
-struct Family(std::sync::Mutex<BTreeMap<Pid, Vec<OpenFile>>>, AtomicBool);
+/// A launcher, the program it started, and an agent that the model started in turn; whether they are all dead; and whether the
+/// last is the shared server instead, which has started something itself.
+struct Family(std::sync::Mutex<BTreeMap<Pid, Vec<OpenFile>>>, AtomicBool, AtomicBool);
 
 impl Processes for Family {
     fn start_time(&self, pid: Pid) -> Option<StartTime> {
-        let alive = !self.1.load(Ordering::Relaxed) && [LAUNCHER.pid, NATIVE.pid, INSIDE].contains(&pid);
+        let alive = !self.1.load(Ordering::Relaxed) && (LAUNCHER.pid.0..=OF_SERVER.0).contains(&pid.0);
         alive.then_some(StartTime(1))
     }
 
@@ -26,7 +28,14 @@ impl Processes for Family {
     }
 
     fn children(&self, pid: Pid) -> Vec<Pid> {
-        if pid.0 < 12 { vec![Pid(pid.0 + 1)] } else { Vec::new() }
+        let last = if self.2.load(Ordering::Relaxed) { OF_SERVER } else { INSIDE };
+        if pid.0 < last.0 { vec![Pid(pid.0 + 1)] } else { Vec::new() }
+    }
+
+    fn command(&self, pid: Pid) -> Vec<std::ffi::OsString> {
+        let server = pid == INSIDE && self.2.load(Ordering::Relaxed);
+        let line = if server { "codex app-server --listen unix:// --managed-daemon" } else { "codex" };
+        line.split(' ').map(Into::into).collect()
     }
 
     fn open_files(&self, pid: Pid) -> Vec<OpenFile> {
@@ -57,7 +66,7 @@ impl Stage {
         let files = CodexFiles::at(folder.path());
         fs::create_dir_all(files.locks()).unwrap();
         let trail = CodexTrail::new(files.clone(), mark.map(str::to_owned));
-        let family = Family(std::sync::Mutex::default(), AtomicBool::default());
+        let family = Family(std::sync::Mutex::default(), AtomicBool::default(), AtomicBool::default());
         let (trail, now) = (Rc::new(RefCell::new(trail)), SystemClock.now());
         let stage = Self { _folder: folder, files, family, trail, now };
         fs::create_dir_all(stage.today()).unwrap();
@@ -171,6 +180,20 @@ fn a_run_is_followed_from_its_first_lock_on() {
     stage.lock(NATIVE.pid, 1);
     assert_eq!(stage.signals(), [held(1, Thread::Continued { forked: false })]);
     assert!(stage.trail.borrow().watched().contains(&rollout.parent().unwrap().to_owned()));
+}
+
+/// It is a child of the client that started it, and holds the threads of all.
+#[test]
+fn threads_of_the_shared_server_are_not_taken_for_those_of_the_client_that_started_it() {
+    let stage = Stage::set(None);
+    stage.family.2.store(true, Ordering::Relaxed);
+    stage.look();
+    stage.lock(INSIDE, 1);
+    stage.lock(OF_SERVER, 2);
+    let seen = stage.look();
+    assert_eq!((seen.signals, seen.adopted), (vec![], None));
+    stage.lock(NATIVE.pid, 3);
+    assert_eq!(stage.signals(), [held(3, Thread::Unwritten)]);
 }
 
 #[test]
