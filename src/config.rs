@@ -109,6 +109,8 @@ pub struct AgentConfig {
     pub path: Option<PathBuf>,
     /// Whether anything may be added to the agent's arguments and environment.
     pub inject: bool,
+    /// Whether the agent's conversations are to run in its own process, not in a server that its terminals share. Only Codex has such a server.
+    pub embedded: bool,
     /// Whether the agent is to mark what it writes, where the vendor sees that as well.
     pub marks: bool,
 }
@@ -140,8 +142,9 @@ impl Config {
                     let path = settings.in_file(&format!("agent.{name}.path"));
                     let path = path.and_then(|value| Some(expand_home(value.as_str()?, home.as_deref())));
                     let inject = settings.flag(&format!("agent.{name}.inject"));
+                    let embedded = settings.flag(&format!("agent.{name}.embedded"));
                     let marks = settings.flag(&format!("agent.{name}.originator"));
-                    ((*name).to_owned(), AgentConfig { path, inject, marks })
+                    ((*name).to_owned(), AgentConfig { path, inject, embedded, marks })
                 })
                 .collect(),
             problems: Vec::new(),
@@ -151,7 +154,8 @@ impl Config {
 
     pub fn agent(&self, name: &str) -> AgentConfig {
         let known = self.agents.iter().find(|(agent, _)| agent == name);
-        known.map_or(AgentConfig { path: None, inject: true, marks: false }, |(_, config)| config.clone())
+        let unknown = AgentConfig { path: None, inject: true, embedded: true, marks: false };
+        known.map_or(unknown, |(_, config)| config.clone())
     }
 }
 
@@ -306,15 +310,22 @@ mod tests {
 
     #[test]
     fn the_variable_wins_over_the_file_and_the_file_over_the_default() {
-        let file = "quiet = true\n[log]\nlevel = 'debug'\n[agent.codex]\ninject = false\noriginator = true\npath = '~/bin/codex'\n";
+        let file = "quiet = true\n[log]\nlevel = 'debug'\n[agent.codex]\ninject = false\nembedded = false\noriginator = true\npath = '~/bin/codex'\n";
         let config = load(file, &[("HOME", "/home/dev")]);
         assert!(config.quiet);
         assert_eq!(config.log_level, "debug");
         assert_eq!(
             config.agent("codex"),
-            AgentConfig { path: Some("/home/dev/bin/codex".into()), inject: false, marks: true }
+            AgentConfig {
+                path: Some("/home/dev/bin/codex".into()),
+                inject: false,
+                embedded: false,
+                marks: true
+            }
         );
-        assert_eq!(config.agent("claude"), AgentConfig { path: None, inject: true, marks: false });
+        let unset = AgentConfig { path: None, inject: true, embedded: false, marks: false };
+        assert_eq!(config.agent("claude"), unset);
+        assert_eq!(load("", &[]).agent("codex"), AgentConfig { embedded: true, ..unset });
         assert_eq!(config.problems, [""; 0]);
 
         let config = load(file, &[("CODEMIE_QUIET", "0"), ("CODEMIE_LOG", "trace")]);

@@ -38,6 +38,27 @@ pub trait Launch {
         None
     }
 
+    /// What to add to the arguments so that the conversation runs in the agent's own process and not in a server that all its
+    /// terminals share, only when sure that this version takes it.
+    fn embed(
+        &self,
+        _invocation: &Invocation,
+        _args: &[OsString],
+        _version: Option<&str>,
+    ) -> Option<Vec<OsString>> {
+        None
+    }
+
+    /// Why nothing may name the conversations of a run with these arguments, with all that codemie added to them.
+    fn unnamed(
+        &self,
+        _invocation: &Invocation,
+        _args: &[OsString],
+        _version: Option<&str>,
+    ) -> Option<&'static str> {
+        None
+    }
+
     /// A variable and its value by which the agent marks what it writes during this run. It is set only where the user
     /// switched that on, because the vendor sees it. [`Follow::trail`](super::Follow::trail) finds it in its environment.
     fn mark(&self, _run: Uuid) -> Option<(&'static str, String)> {
@@ -56,8 +77,15 @@ pub trait Launch {
     }
 
     /// What the doctor reports of its set-up. `version`: as a run would know it; `inject`: something may be added to its
-    /// arguments; `marks`: the user wants it to mark what it writes.
-    fn remarks(&self, _var: Var<'_>, _version: Option<&str>, _inject: bool, _marks: bool) -> Vec<Remark> {
+    /// arguments; `embedded`: it is to run in its own process; `marks`: the user wants it to mark what it writes.
+    fn remarks(
+        &self,
+        _var: Var<'_>,
+        _version: Option<&str>,
+        _inject: bool,
+        _embedded: bool,
+        _marks: bool,
+    ) -> Vec<Remark> {
         Vec::new()
     }
 }

@@ -31,6 +31,13 @@ fn version_in(file: &Path, name: &str) -> Option<String> {
     (package.name == name).then_some(package.version)
 }
 
+/// The first two numbers of a version of three (`0.61.0`, `0.62.0-preview.1`).
+pub(super) fn major_and_minor(version: &str) -> Option<(u64, u64)> {
+    let mut parts = version.splitn(3, '.').map(|part| part.parse::<u64>().ok());
+    let numbers = (parts.next()??, parts.next()??);
+    parts.next().map(|_| numbers)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -52,8 +52,10 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
     let speaks = request.summary;
     let world = World { clock: &SystemClock, ids: &RandomIds, binaries: &SystemBinaries };
     let prepared = launch::prepare(request, &origin, home.as_ref(), &config, world);
-    let (launch, plan, assigned, detour) = match prepared {
-        Ok(Prepared::Wrap { launch, plan, assigned, detour }) => (launch, plan, assigned, detour),
+    let (launch, plan, assigned, unnamed, detour) = match prepared {
+        Ok(Prepared::Wrap { launch, plan, assigned, unnamed, detour }) => {
+            (launch, plan, assigned, unnamed, detour)
+        }
         Ok(Prepared::Execute(launch)) => return launch::execute(launch, &origin),
         Err(error) => return RunResult::failed(error.exit_code(), format!("codemie: {error}")),
     };
@@ -65,6 +67,7 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
     {
         launch::restart_without_id(command_line);
     }
+    let not_known = summary.session.as_ref().and_then(|session| closing::not_known(session, unnamed?));
     if let Some(session) = summary.session {
         let added = home.as_ref().zip(begun_at).and_then(|(home, at)| Added::by_run(home, &session, at));
         let line = closing::line(&session, summary.run_total, added, Style::of_stdout().columns);
@@ -83,6 +86,7 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
     let mut problems = config.problems;
     problems.extend(summary.problem);
     problems.extend(proxied.not_used());
+    problems.extend(not_known);
     problems.extend(home.is_none().then(|| NO_HOME.to_owned()));
     problems.extend(home.as_ref().and_then(damage::unreported));
     if !problems.is_empty() {

@@ -205,6 +205,13 @@ pub const KEYS: &[Key] = &[
         default: "true",
         about: "may codemie add to its arguments (explain shows what)",
     },
+    Key {
+        name: "agent.codex.embedded",
+        kind: Kind::Flag,
+        variable: None,
+        default: "true",
+        about: "keep it out of its shared background server, where its conversations are not known",
+    },
     // The vendor sees it: off unless asked for.
     Key {
         name: "agent.codex.originator",

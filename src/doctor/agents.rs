@@ -133,7 +133,8 @@ fn set_up(agent: &str, real: Option<&Path>, config: &Config, patient: &Patient<'
             |real| version::recall(patient.home.as_ref()?, agent, &version::BinaryIdentity::of(agent, real)?);
         let version = real.and_then(|real| known.installed_version(real).or_else(|| noted(real)));
         let proxied = patient.home.as_ref().map(|home| proxied(known, version.as_deref(), config, home));
-        let remarks = known.remarks(&var, version.as_deref(), settings.inject, settings.marks);
+        let remarks =
+            known.remarks(&var, version.as_deref(), settings.inject, settings.embedded, settings.marks);
         (remarks, proxied)
     });
     let (remarks, proxied) = remarks.unwrap_or_default();

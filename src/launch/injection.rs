@@ -40,6 +40,7 @@ impl Changes {
         if call.config.inject {
             changes.remove_nesting(call.agent, var);
             changes.add_arguments(call, var, ids);
+            changes.embed(call);
             changes.add_mark(call, ids);
         }
         changes
@@ -92,6 +93,14 @@ impl Changes {
         }
     }
 
+    fn embed(&mut self, call: &Call<'_>) {
+        let added = call.agent.embed(call.invocation, call.args, call.version);
+        if let Some(added) = added.filter(|_| call.config.embedded) {
+            self.note("arguments", format!("added: {}", joined(&added)));
+            self.args.extend(added);
+        }
+    }
+
     fn add_mark(&mut self, call: &Call<'_>, ids: &dyn Ids) {
         if let Some((name, value)) = call.agent.mark(ids.uuid()).filter(|_| call.config.marks) {
             self.note("environment", format!("added: {name}={value}"));
@@ -125,7 +134,7 @@ mod tests {
     }
 
     fn config(inject: bool, marks: bool) -> AgentConfig {
-        AgentConfig { path: None, inject, marks }
+        AgentConfig { path: None, inject, embedded: true, marks }
     }
 
     const KNOWN: Option<&str> = Some("2.1.197");
@@ -174,6 +183,19 @@ mod tests {
     fn nothing_is_changed_where_the_user_switched_it_off() {
         let vars = &["CLAUDECODE", RESTARTED_VARIABLE][..];
         assert_eq!(changes("claude", "", KNOWN, &config(false, true), vars), Changes::default());
+    }
+
+    #[test]
+    fn codex_is_kept_in_its_own_process_unless_the_user_wants_it_bare() {
+        for (inject, embedded, added) in
+            [(true, true, &["--no-daemon"][..]), (true, false, &[]), (false, true, &[])]
+        {
+            let config = AgentConfig { path: None, inject, embedded, marks: false };
+            let changes = changes("codex", "hello", Some("0.166.0"), &config, &[]);
+            assert_eq!(changes.args, added, "{inject} {embedded}");
+            let notes = added.iter().map(|added| ("arguments", format!("added: {added}")));
+            assert_eq!(changes.notes, notes.collect::<Vec<_>>(), "{inject} {embedded}");
+        }
     }
 
     #[test]

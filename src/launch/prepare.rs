@@ -84,6 +84,8 @@ pub enum Prepared {
         plan: Option<Box<Plan>>,
         /// The id that codemie chose for the conversation, if it is an interactive one.
         assigned: Option<AssignedId>,
+        /// Why nothing may name its conversations.
+        unnamed: Option<&'static str>,
         detour: Detour,
     },
 }
@@ -124,12 +126,12 @@ pub fn prepare(
             Start::of_agent(call, &agent_config, origin, home, world, &detour)
         }
     };
-    let detour = std::mem::take(&mut start.detour);
+    let (detour, unnamed) = (std::mem::take(&mut start.detour), start.unnamed);
     let assigned = start.agent.as_ref().filter(|agent| agent.interactive);
     let assigned =
         assigned.and_then(|start| Some(AssignedId { agent: start.agent, id: start.assigned.clone()? }));
     let Some(home) = home else {
-        return Ok(Prepared::Wrap { launch: start.launch, plan: None, assigned, detour });
+        return Ok(Prepared::Wrap { launch: start.launch, plan: None, assigned, unnamed, detour });
     };
     let folder = origin.folder();
     let FollowPlan { trail, conversation, chosen, surroundings } = FollowPlan::of(&start, origin, &folder);
@@ -164,7 +166,7 @@ pub fn prepare(
         notifier: Notifier::of(&config.notify),
         home: home.clone(),
     };
-    Ok(Prepared::Wrap { launch: start.launch, plan: Some(Box::new(plan)), assigned, detour })
+    Ok(Prepared::Wrap { launch: start.launch, plan: Some(Box::new(plan)), assigned, unnamed, detour })
 }
 
 /// Whether the program is executed in our place: no conversation is to be expected, or the user wants it.
@@ -231,6 +233,8 @@ struct Start {
     conversation: ConversationStart,
     agent: Option<AgentStart>,
     notes: Vec<Evidence>,
+    /// Why nothing may name its conversations.
+    unnamed: Option<&'static str>,
     detour: Detour,
 }
 
@@ -261,6 +265,7 @@ impl Start {
             conversation: ConversationStart::Fresh,
             agent: None,
             notes: Vec::new(),
+            unnamed: None,
             detour: Detour::Off,
         }
     }
@@ -285,6 +290,8 @@ impl Start {
             launch.args.splice(0..0, changes.args);
             launch.set = vec![counted(depth, agent, &launch.args)];
         }
+        let unnamed = agent.unnamed(&invocation, &launch.args, version);
+        changes.notes.extend(unnamed.map(|why| ("arguments", why.to_owned())));
         launch.set.extend(changes.set);
         launch.remove = changes.remove;
         Self {
@@ -299,6 +306,7 @@ impl Start {
                 installed,
             }),
             notes: changes.notes.into_iter().map(|(source, detail)| note(now, source, detail)).collect(),
+            unnamed,
             detour,
         }
     }

@@ -88,7 +88,14 @@ impl Launch for Claude {
         Some(args)
     }
 
-    fn remarks(&self, _var: Var<'_>, version: Option<&str>, _inject: bool, _marks: bool) -> Vec<Remark> {
+    fn remarks(
+        &self,
+        _var: Var<'_>,
+        version: Option<&str>,
+        _inject: bool,
+        _embedded: bool,
+        _marks: bool,
+    ) -> Vec<Remark> {
         let older = version.filter(|version| version::lacks_registry(version));
         let remark = older.map(|version| {
             let what = format!("version {version} does not say which conversation a process is in: while another one runs in the same folder, a /clear may not be seen");

@@ -10,10 +10,11 @@ use super::files::{self, CodexFiles};
 use super::head::Head;
 use super::lines::CodexLines;
 use super::trail::CodexTrail;
+use super::version::{takes_config_flag, takes_no_daemon};
 use super::{invocation, view};
 use crate::agent::{
-    Agent, ConversationFiles, FileOwner, Follow, Injection, Invocation, InvocationKind, Launch, Remark,
-    SessionFile, SessionFiles, Trail, Var, package, transcript,
+    Agent, ConversationFiles, FileOwner, Follow, Invocation, InvocationKind, Launch, Remark, SessionFile,
+    SessionFiles, Trail, Var, package, transcript,
 };
 use crate::meter::line::Lines;
 use crate::meter::title::Title;
@@ -26,10 +27,19 @@ use wire::Pid;
 #[derive(Debug)]
 pub struct Codex;
 
-/// A setting that changes nothing: it notes that the user knows of the migration of a model called `codemie`. Any `-c` keeps the
-/// interactive program in its own process. Why this one: its table is a map of names, so that no version finds it unknown
-/// (`--strict-config` neither), and an entry in a map replaces nothing that the user has set.
+/// Keeps the interactive program in its own process, and shows nothing: with any `-c` it warns at every start that a setting
+/// keeps it from its shared server, unless this stands beside it.
+const NO_DAEMON: [&str; 1] = ["--no-daemon"];
+
+/// For versions that do not take `--no-daemon`: a setting that changes nothing. It notes that the user knows of the migration of
+/// a model called `codemie`. Any `-c` keeps the interactive program in its own process. Why this one: its table is a map of names,
+/// so that no version finds it unknown (`--strict-config` neither), and an entry in a map replaces nothing that the user has set.
 const HARMLESS: [&str; 2] = ["-c", "notice.model_migrations.codemie=codemie"];
+
+/// What is not known of a client of the shared server. It was looked for in 0.166.0 and 0.169.0: the client holds no lock and no
+/// rollout and names no thread in its log; the kernel names the two ends of the socket, but the server numbers its connections and
+/// writes no process beside a number; and its protocol lists threads without their clients. Two terminals may also share a thread.
+const UNNAMED: &str = "nothing keeps it out of its shared background server, and nothing there names the conversations of one terminal";
 
 /// The agent's name for itself in its files and towards the vendor. Because of the vendor it is left alone unless asked for.
 const ORIGINATOR: &str = "CODEX_INTERNAL_ORIGINATOR_OVERRIDE";
@@ -60,22 +70,28 @@ impl Launch for Codex {
         package::version(program, "@openai/codex")
     }
 
-    /// Without it, the interactive program is only a client of a shared background server: that one writes the
+    /// Without them, the interactive program is only a client of a shared background server: that one writes the
     /// files, keeps the environment of its own start, and no process of this run holds a file open. `exec` never is a client.
-    ///
-    /// As every injection, only if the version is known: `-c` is as old as the program, except for the first weeks before it
-    /// was rewritten.
-    fn inject(
+    fn embed(
         &self,
         invocation: &Invocation,
         args: &[OsString],
         version: Option<&str>,
-        _fresh: Uuid,
-        _var: Var<'_>,
-    ) -> Option<Injection> {
+    ) -> Option<Vec<OsString>> {
         let wanted = invocation.injectable && invocation.kind == InvocationKind::Interactive;
-        (wanted && version.is_some_and(takes_config_flag) && !invocation::decides_where(args))
-            .then(|| Injection { args: HARMLESS.map(OsString::from).to_vec(), assigned: None })
+        let added = embedding(version?).filter(|_| wanted && !invocation::decides_where(args))?;
+        Some(added.iter().map(OsString::from).collect())
+    }
+
+    fn unnamed(
+        &self,
+        invocation: &Invocation,
+        args: &[OsString],
+        version: Option<&str>,
+    ) -> Option<&'static str> {
+        let interactive = invocation.kind == InvocationKind::Interactive;
+        let has_server = version.is_none_or(takes_no_daemon);
+        (interactive && has_server && invocation::may_be_client(args)).then_some(UNNAMED)
     }
 
     fn mark(&self, run: Uuid) -> Option<(&'static str, String)> {
@@ -87,18 +103,31 @@ impl Launch for Codex {
         Some(vec![verb.into(), OsString::from(&conversation.0)])
     }
 
-    fn remarks(&self, var: Var<'_>, version: Option<&str>, inject: bool, marks: bool) -> Vec<Remark> {
+    fn remarks(
+        &self,
+        var: Var<'_>,
+        version: Option<&str>,
+        inject: bool,
+        embedded: bool,
+        marks: bool,
+    ) -> Vec<Remark> {
         const CLIENT: &str =
             "becomes a client of its shared background server, where its sessions cannot be told apart";
-        let mut remarks = vec![match version {
+        let mut remarks = vec![match version.map(|version| (version, embedding(version))) {
             _ if !inject => Remark::advice(
                 CLIENT,
                 "run: codemie config set agent.codex.inject true, or give codex --no-daemon yourself",
             ),
-            Some(version) if takes_config_flag(version) => {
-                Remark::fine(format!("runs in its own process, by {}", HARMLESS.join(" ")))
+            _ if !embedded => Remark::advice(
+                CLIENT,
+                "as agent.codex.embedded asks for. To have them followed and metered, run: codemie config set agent.codex.embedded true",
+            ),
+            Some((_, Some(added))) => {
+                Remark::fine(format!("runs in its own process, by {}", added.join(" ")))
             }
-            Some(version) => Remark::fine(format!("runs as it is: nothing is added to version {version}")),
+            Some((version, None)) => {
+                Remark::fine(format!("runs as it is: nothing is added to version {version}"))
+            }
             None => Remark::advice(
                 format!("{CLIENT}: nothing is added while its version is not known"),
                 "let agent.codex.path name the program itself instead of what looks for it, or give codex --no-daemon yourself",
@@ -168,9 +197,9 @@ impl Follow for Codex {
     }
 }
 
-/// Whether this version knows `-c`.
-pub(super) fn takes_config_flag(version: &str) -> bool {
-    !version.starts_with("0.0.") && !version.starts_with("0.1.")
+/// The arguments that keep this version in its own process, in the quietest way it takes.
+fn embedding(version: &str) -> Option<&'static [&'static str]> {
+    if takes_no_daemon(version) { Some(&NO_DAEMON) } else { takes_config_flag(version).then_some(&HARMLESS) }
 }
 
 /// The shared background server, if it runs: its note stays behind when it is killed.
@@ -196,23 +225,27 @@ pub(super) fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::ffi::OsStr;
     use wire::StartTime;
 
-    fn injected(line: &str, version: Option<&str>) -> bool {
-        let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
-        let injection = Codex.inject(&Codex.classify(&args), &args, version, Uuid::nil(), &|_| None);
-        injection.is_some_and(|injection| {
-            assert_eq!((injection.args.len(), injection.assigned), (2, None));
-            true
-        })
+    fn words(line: &str) -> Vec<OsString> {
+        line.split_whitespace().map(OsString::from).collect()
+    }
+
+    fn embedded(line: &str, version: Option<&str>) -> Option<String> {
+        let args = words(line);
+        let added = Codex.embed(&Codex.classify(&args), &args, version)?;
+        Some(added.join(OsStr::new(" ")).into_string().unwrap())
     }
 
     #[test]
-    fn one_setting_is_added_where_it_makes_a_difference() {
+    fn the_quietest_way_into_its_own_process_is_added_where_it_makes_a_difference() {
         for line in ["", "hello", "resume --last", "fork", "-m gpt-6 hello", "--strict-config"] {
-            assert!(!injected(line, None), "codex {line} of a version that nobody knows");
-            assert!(injected(line, Some("0.166.0")), "codex {line}");
-            assert!(!injected(line, Some("0.1.2504301751")), "codex {line} before it was rewritten");
+            assert_eq!(embedded(line, None), None, "codex {line} of a version that nobody knows");
+            assert_eq!(embedded(line, Some("0.166.0")).as_deref(), Some("--no-daemon"), "codex {line}");
+            let older = embedded(line, Some("0.155.1"));
+            assert_eq!(older.as_deref(), Some("-c notice.model_migrations.codemie=codemie"), "codex {line}");
+            assert_eq!(embedded(line, Some("0.1.2504301751")), None, "codex {line} before it was rewritten");
         }
         for line in [
             "exec hello",
@@ -223,23 +256,44 @@ mod tests {
             "--no-daemon",
             "--remote ws://x resume",
         ] {
-            assert!(!injected(line, Some("0.166.0")), "codex {line}");
+            assert_eq!(embedded(line, Some("0.166.0")), None, "codex {line}");
+        }
+    }
+
+    #[test]
+    fn a_client_of_the_server_is_known_to_have_no_name() {
+        for (line, version, unnamed) in [
+            ("", Some("0.166.0"), true),
+            ("resume --last", None, true),
+            ("--remote ws://x", Some("0.166.0"), true),
+            ("--remote ws://x -c a=b", Some("0.166.0"), true),
+            ("--no-daemon", Some("0.166.0"), false),
+            ("-c a=b", None, false),
+            ("exec hello", Some("0.166.0"), false),
+            ("", Some("0.155.1"), false),
+        ] {
+            let args = words(line);
+            let why = Codex.unnamed(&Codex.classify(&args), &args, version);
+            assert_eq!(why.is_some(), unnamed, "codex {line} of {version:?}");
         }
     }
 
     #[test]
     fn the_doctor_reports_the_setting_that_a_run_adds() {
-        for (version, inject, fine) in [
-            (Some("0.166.0"), true, true),
-            (Some("0.166.0"), false, false),
-            (None, true, false),
-            (None, false, false),
+        for (version, inject, allowed, fine) in [
+            (Some("0.166.0"), true, true, true),
+            (Some("0.155.1"), true, true, true),
+            (Some("0.166.0"), true, false, false),
+            (Some("0.166.0"), false, true, false),
+            (None, true, true, false),
+            (None, false, true, false),
         ] {
-            let remarks = Codex.remarks(&|_| None, version, inject, false);
+            let remarks = Codex.remarks(&|_| None, version, inject, allowed, false);
             assert_eq!(remarks.len(), 1);
-            let own_process = remarks[0].what.contains("in its own process");
-            assert_eq!((own_process, remarks[0].advice.is_none()), (fine, fine), "{version:?} {inject}");
-            assert_eq!(own_process, inject && injected("", version));
+            let added = embedded("", version).filter(|_| inject && allowed);
+            let by = added.map(|added| format!("runs in its own process, by {added}"));
+            assert_eq!(by.as_ref() == Some(&remarks[0].what), fine, "{version:?} {inject} {allowed}");
+            assert_eq!(remarks[0].advice.is_none(), fine, "{version:?} {inject} {allowed}");
         }
     }
 

@@ -135,6 +135,12 @@ pub(super) fn decides_where(args: &[OsString]) -> bool {
     DECIDES_WHERE.iter().any(|name| has(&items, name))
 }
 
+/// Whether the conversation may run in a server, its own or one that `--remote` names.
+pub(super) fn may_be_client(args: &[OsString]) -> bool {
+    let items = args::read(args, &FLAGS);
+    has(&items, "--remote") || !DECIDES_WHERE.iter().any(|name| has(&items, name))
+}
+
 /// The folder that the arguments have it work in, if they name one.
 pub(super) fn folder(args: &[OsString]) -> Option<OsString> {
     use std::os::unix::ffi::OsStringExt;

@@ -20,6 +20,7 @@ mod shape;
 mod tools;
 pub(crate) mod trail;
 mod turns;
+mod version;
 pub mod view;
 mod writers;
 

@@ -7,9 +7,9 @@ use std::path::Path;
 
 use toml_edit::{DocumentMut, Item};
 
-use super::agent::takes_config_flag;
 use super::files::CodexFiles;
 use super::invocation;
+use super::version::takes_config_flag;
 use crate::agent::own_settings::{base_url, http_proxy_in_the_way, json_with, toml, upwards};
 use crate::agent::{ProxyLead, ProxyRoute, ProxyStart};
 

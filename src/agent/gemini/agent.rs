@@ -75,7 +75,14 @@ impl Launch for Gemini {
         (!fork).then(|| vec!["--resume".into(), OsString::from(&conversation.0)])
     }
 
-    fn remarks(&self, _var: Var<'_>, version: Option<&str>, inject: bool, _marks: bool) -> Vec<Remark> {
+    fn remarks(
+        &self,
+        _var: Var<'_>,
+        version: Option<&str>,
+        inject: bool,
+        _embedded: bool,
+        _marks: bool,
+    ) -> Vec<Remark> {
         const NONE: &str = "its sessions get no id of codemie's: which one is whose is certain only while no other runs in the folder";
         let mut remarks = vec![match version {
             _ if !inject => Remark::advice(NONE, "run: codemie config set agent.gemini.inject true"),

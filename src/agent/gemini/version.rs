@@ -1,5 +1,7 @@
 //! Which versions take an id, and which keep their first one.
 
+use crate::agent::package::major_and_minor;
+
 /// Measured to take `--session-id`: 0.51.0, 0.61.0; 0.40.1 does not. Later ones of this major version count, too; a new
 /// major version is a new program.
 const FIRST_WITH_SESSION_ID: (u64, u64) = (0, 51);
@@ -9,20 +11,14 @@ const LAST_TO_KEEP_ITS_ID: (u64, u64) = (0, 33);
 
 /// Whether a version (`0.61.0`, `0.62.0-preview.1`) is known to take the flag.
 pub(super) fn takes_session_id(version: &str) -> bool {
-    numbers(version)
+    major_and_minor(version)
         .is_some_and(|numbers| numbers.0 == FIRST_WITH_SESSION_ID.0 && numbers >= FIRST_WITH_SESSION_ID)
 }
 
 /// Whether the first `/clear` of a run goes on under the id that the conversation before it has: the recorder is set up again
 /// before the program has chosen another id. In the same minute it is the same file, later another one with the same id.
 pub(super) fn keeps_its_first_id(version: &str) -> bool {
-    numbers(version).is_some_and(|numbers| numbers <= LAST_TO_KEEP_ITS_ID)
-}
-
-fn numbers(version: &str) -> Option<(u64, u64)> {
-    let mut parts = version.splitn(3, '.').map(|part| part.parse::<u64>().ok());
-    let numbers = (parts.next()??, parts.next()??);
-    parts.next().map(|_| numbers)
+    major_and_minor(version).is_some_and(|numbers| numbers <= LAST_TO_KEEP_ITS_ID)
 }
 
 #[cfg(test)]

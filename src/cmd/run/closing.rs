@@ -136,6 +136,12 @@ pub(super) fn budget(standing: &Standing, now: Timestamp, zone: &TimeZone) -> St
     shorten(&format!("codemie: budget {}", standing.in_words(now, zone)), usize::MAX)
 }
 
+/// That nothing named the session's conversation, which was to be expected for this reason.
+pub(super) fn not_known(session: &SessionRecord, why: &str) -> Option<String> {
+    let unbound = session.correlation.agent_session_id.is_none();
+    unbound.then(|| format!("which conversation this was is not known, nor what it cost: {why}"))
+}
+
 /// How the cost of everything, beyond this run's part, is shown; the widest form first.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum TotalForm {
@@ -351,6 +357,15 @@ mod tests {
         let added = Added { time, calls: 1, tokens: 10 + 20 + 1000 + 100, cost: PicoDollars(20_000_000) };
         assert_eq!(Added::by_run(&world.home, &resumed, begun_at), Some(added));
         assert_eq!((resumed.duration_ms, resumed.usage.api_calls), (4000, 2));
+    }
+
+    #[test]
+    fn an_unnamed_conversation_is_reported_only_if_nothing_named_it_in_the_end() {
+        let mut session = sample();
+        assert_eq!(not_known(&session, "a reason"), None);
+        session.correlation.agent_session_id = None;
+        let line = not_known(&session, "a reason").unwrap();
+        assert!(line.starts_with("which conversation this was is not known") && line.ends_with(": a reason"));
     }
 
     #[test]

@@ -2,12 +2,13 @@
 
 use std::{fs, thread};
 
-use wire::SessionRecord;
+use wire::{Correlation, Link, SessionRecord};
 
 use crate::real_sessions::scene::{Played, Scene};
-use crate::real_sessions::story::story;
+use crate::real_sessions::story::{Recorded, story};
 use crate::support::agents::Agent;
 use crate::support::pty::Exit;
+use crate::support::run::AgentRun;
 use crate::support::stage::Form;
 
 #[test]
@@ -60,13 +61,13 @@ fn many_at_once() {
 }
 
 #[test]
-fn one_setting_is_added_unless_told_otherwise() {
+fn one_argument_is_added_unless_told_otherwise() {
     let Some(scene) = Scene::set(Agent::Codex) else { return };
     let codex = scene.start(&[]);
     codex.prompt("one [run cat README.md] [write notes.txt] [edit notes.txt] [edit nowhere.txt]");
-    assert_eq!(settings(&codex), ["notice.model_migrations.codemie=codemie"]);
+    assert_eq!((settings(&codex), kept_by_flag(&codex)), (vec![], true));
     let notes = noted(&scene, &codex.session());
-    assert!(notes.contains("added: -c notice.model_migrations.codemie=codemie"), "{notes}");
+    assert!(notes.contains("added: --no-daemon"), "{notes}");
     assert_eq!(codex.exit(), Exit::Code(0));
     drop(codex);
     let usage = scene.recorded().remove(0).record.usage;
@@ -76,6 +77,7 @@ fn one_setting_is_added_unless_told_otherwise() {
     let codex = scene.start(&["-c", "check_for_update_on_startup=false"]);
     codex.prompt("two");
     assert_eq!(settings(&codex), ["check_for_update_on_startup=false"], "the user's own is enough");
+    assert!(!kept_by_flag(&codex));
     assert_eq!(codex.exit(), Exit::Code(0));
     drop(codex);
 
@@ -92,6 +94,38 @@ fn one_setting_is_added_unless_told_otherwise() {
     ]);
     let left = scene.stage.home.residents();
     assert!(left.is_empty(), "nothing outlives its run: {left:?}");
+}
+
+/// As a client of its server it shares one process with every other terminal, so that nothing it writes names this run.
+#[test]
+fn a_client_of_the_shared_server_is_bound_to_nothing_and_that_is_said() {
+    let Some(scene) = Scene::set(Agent::Codex) else { return };
+    scene.configure("[agent.codex]\nembedded = false\n");
+    // The first starts the server and so is its parent; the second finds it there.
+    for prompt in ["one", "two"] {
+        let codex = scene.start(&[]);
+        AgentRun::prompt(&codex, prompt);
+        assert_eq!((settings(&codex), kept_by_flag(&codex)), (vec![], false));
+        // As a person does it: no other session is to be waited for.
+        AgentRun::clear(&codex);
+        AgentRun::prompt(&codex, "after the clear");
+        assert_eq!(AgentRun::exit(&codex), Exit::Code(0));
+        codex.terminal.wait_text("which conversation this was is not known");
+    }
+    let recorded = scene.recorded();
+    assert_eq!(recorded.len(), 2, "a clear that nobody can attribute begins no session");
+    for Recorded { record, .. } in recorded {
+        let Correlation { status, agent_session_id, .. } = &record.correlation;
+        assert_eq!((*status, agent_session_id), (Link::Failed, &None));
+        assert_eq!(record.usage.api_calls, 0);
+        let notes = noted(&scene, &record);
+        assert!(notes.contains("nothing keeps it out of its shared background server"), "{notes}");
+    }
+}
+
+/// Whether an argument alone keeps it in its own process.
+fn kept_by_flag(codex: &Played<'_>) -> bool {
+    codex.words().iter().any(|word| word == "--no-daemon")
 }
 
 /// What follows `-c` in the agent's arguments.
