@@ -26,6 +26,7 @@ mod proxied;
 mod real_api;
 mod real_mcp;
 mod real_proxy;
+mod real_screens;
 mod real_sessions;
 mod real_terminal;
 mod refused_id;
