@@ -144,11 +144,15 @@ pub(crate) fn response_headers(headers: &HeaderMap, upgraded: bool) -> HeaderMap
 const AGENTS_CREDENTIALS: [&str; 5] = ["authorization", "x-api-key", "api-key", "x-goog-api-key", "cookie"];
 
 /// A request's headers without what authenticates its agent; `replaced` stays, because the route's own value takes its place.
-pub(crate) fn without_agents_credentials(mut headers: HeaderMap, replaced: &HeaderName) -> HeaderMap {
-    for name in AGENTS_CREDENTIALS.iter().filter(|name| replaced != **name) {
-        headers.remove(*name);
+pub(crate) fn without_agents_credentials(headers: &HeaderMap, replaced: &HeaderName) -> HeaderMap {
+    // Anew, because the others keep their order: `HeaderMap::remove` puts the last one in the place of the removed.
+    let mut out = HeaderMap::with_capacity(headers.len());
+    for (name, value) in headers {
+        if name == replaced || !AGENTS_CREDENTIALS.contains(&name.as_str()) {
+            out.append(name.clone(), value.clone());
+        }
     }
-    headers
+    out
 }
 
 /// The address without a key in its query (`?key=…`, as Gemini's API takes it).
@@ -358,8 +362,7 @@ mod tests {
             ("x-team-token", "a gateway's"),
             ("anthropic-beta", "b"),
         ]);
-        let kept =
-            |replaced| lines(&without_agents_credentials(given.clone(), &HeaderName::from_static(replaced)));
+        let kept = |replaced| lines(&without_agents_credentials(&given, &HeaderName::from_static(replaced)));
         let rest = [("x-team-token", "a gateway's"), ("anthropic-beta", "b")];
         assert_eq!(kept("x-corp"), owned(&rest));
         assert_eq!(kept("x-api-key"), owned(&[&[("x-api-key", "agent")][..], &rest].concat()));

@@ -142,7 +142,7 @@ impl Relay {
         // What authenticates the agent is for its vendor. It never reaches an upstream that has a credential of its own.
         let (path, headers) = match &lane.credentials {
             Some(credentials) => {
-                let headers = head::without_agents_credentials(parts.headers, credentials.header());
+                let headers = head::without_agents_credentials(&parts.headers, credentials.header());
                 (head::without_key(path), headers)
             }
             None => (path, parts.headers),
