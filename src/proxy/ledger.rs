@@ -231,6 +231,9 @@ fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, c
     } else {
         None
     };
+    if let Some(why) = metered.unread.filter(|_| !is_refusal) {
+        tracing::warn!(agent = agent.name(), ?why, "the usage of a call could not be read in full");
+    }
     // Agents hang up on a refusal, because its status is all they need: nothing was broken off.
     let broken = !is_refusal && matches!(end, CallEnd::ClientGone | CallEnd::UpstreamGone);
     let usage = metered.tokens.map(|tokens| Usage {

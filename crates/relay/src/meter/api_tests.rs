@@ -319,3 +319,52 @@ fn an_event_of_many_megabytes_is_read_without_being_kept() {
     assert_eq!(metered.tokens, Some(Tokens { input: 10, output: 3, ..Tokens::default() }));
     assert!(metered.finished);
 }
+
+#[test]
+fn numbers_that_are_none_leave_the_others_and_a_mark() {
+    for (number, output, unread) in [
+        ("100", 100, None),
+        ("100.0", 100, None),
+        ("1e2", 100, None),
+        ("null", 0, None),
+        ("100.5", 0, Some(Unread::Number)),
+        ("-1", 0, Some(Unread::Number)),
+        ("9223372036854775808", 0, Some(Unread::Number)),
+        ("1e308", 0, Some(Unread::Number)),
+        ("\"100\"", 0, Some(Unread::Number)),
+    ] {
+        let answers = [
+            (Api::Messages, r#"{"id":"a","model":"m","usage":{"input_tokens":7,"output_tokens":N}}"#),
+            (Api::Responses, r#"{"id":"a","model":"m","usage":{"input_tokens":7,"output_tokens":N}}"#),
+            (
+                Api::ChatCompletions,
+                r#"{"id":"a","model":"m","usage":{"prompt_tokens":7,"completion_tokens":N}}"#,
+            ),
+            (
+                Api::Gemini,
+                r#"{"responseId":"a","modelVersion":"m","usageMetadata":{"promptTokenCount":7,"candidatesTokenCount":N}}"#,
+            ),
+        ];
+        for (api, answer) in answers {
+            let expected = Metered { unread, ..metered("a", "m", [7, output, 0, 0, 0, 0]) };
+            assert_eq!(read(api, &answer.replace('N', number)), expected, "{api:?} {number}");
+        }
+    }
+}
+
+#[test]
+fn an_answer_that_breaks_off_behind_its_usage_keeps_it() {
+    let whole = r#"{"id":"a","model":"m","usage":{"input_tokens":500,"output_tokens":9},"content":[{"type":"text","text":"Hi"#;
+    let expected = Metered { finished: false, ..metered("a", "m", [500, 9, 0, 0, 0, 0]) };
+    assert_eq!(read(Api::Messages, whole), expected);
+    let within = &whole[..whole.find(",\"output_tokens").unwrap()];
+    assert_eq!(
+        read(Api::Messages, within),
+        Metered { tokens: None, ..expected.clone() },
+        "its neighbours are missing"
+    );
+    let chat = r#"{"id":"a","model":"m","usage":{"prompt_tokens":500,"completion_tokens":9},"choices":[{"finish_reason":"stop","message":{"content":"Hi"#;
+    assert_eq!(read(Api::ChatCompletions, chat), expected, "what it says of its end is not believed");
+    let event = format!("data: {{\"type\":\"response.completed\",\"response\":{}", whole);
+    assert_eq!(read(Api::Responses, &event), expected);
+}

@@ -33,12 +33,20 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// A whole number that is not negative.
+    /// A whole number that is not negative, however it is written: `100.0` and `1e2` are 100. Larger ones than any count of tokens
+    /// are none.
     pub(super) fn count(self) -> Option<u64> {
-        match self {
-            Self::Number(digits) => digits.parse().ok(),
-            _ => None,
-        }
+        let Self::Number(digits) = self else { return None };
+        let number = match digits.parse() {
+            Ok(number) => number,
+            Err(_) => whole(digits.parse().ok()?)?,
+        };
+        (number <= MOST).then_some(number)
+    }
+
+    /// Where a number should stand: something else than nothing at all.
+    pub(super) fn is_something(self) -> bool {
+        !matches!(self, Self::Word)
     }
 
     pub(super) fn number(self) -> Option<f64> {
@@ -56,6 +64,19 @@ impl<'a> Value<'a> {
             Self::Number(_) | Self::Word => false,
         }
     }
+}
+
+/// Beyond it a count is no count, and a float is no longer exact.
+const MOST: u64 = 1 << 53;
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "within bounds"
+)]
+fn whole(number: f64) -> Option<u64> {
+    (number.fract() == 0.0 && (0.0..=MOST as f64).contains(&number)).then_some(number as u64)
 }
 
 /// Who is told of values.

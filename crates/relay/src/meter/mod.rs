@@ -72,4 +72,6 @@ pub enum Unread {
     TooLong,
     /// They are neither JSON nor events of JSON, or no frames of a WebSocket.
     Form,
+    /// A number of the usage is none: negative, a fraction, a text, or larger than any.
+    Number,
 }

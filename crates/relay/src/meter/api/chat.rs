@@ -2,7 +2,7 @@
 //!
 //! Usage comes with a last chunk without choices where the request asked for it; some servers repeat it in every chunk.
 
-use super::{Account, Facts, keep};
+use super::{Account, Facts, keep, keep_count};
 use crate::meter::json::Value;
 
 pub(super) fn note(facts: &mut Facts, path: &str, value: Value<'_>) {
@@ -36,10 +36,8 @@ fn note_usage(facts: &mut Facts, field: &str, value: Value<'_>) {
         "completion_tokens_details.reasoning_tokens" => &mut counts.reasoning,
         _ => return,
     };
-    if let Some(count) = value.count() {
-        *place = Some(count);
-        facts.has_usage = true;
-    }
+    facts.unread |= keep_count(place, value);
+    facts.has_usage |= value.is_something();
 }
 
 pub(super) fn apply(account: &mut Account, facts: &Facts) {

@@ -4,7 +4,7 @@
 
 use wire::Tokens;
 
-use super::{Account, Counts, Facts, keep};
+use super::{Account, Counts, Facts, keep, keep_count};
 use crate::meter::json::Value;
 
 pub(super) fn note(facts: &mut Facts, path: &str, value: Value<'_>) {
@@ -31,10 +31,8 @@ fn note_usage(facts: &mut Facts, field: &str, value: Value<'_>) {
         "toolUsePromptTokenCount" => &mut counts.tools,
         _ => return,
     };
-    if let Some(count) = value.count() {
-        *place = Some(count);
-        facts.has_usage = true;
-    }
+    facts.unread |= keep_count(place, value);
+    facts.has_usage |= value.is_something();
 }
 
 pub(super) fn apply(account: &mut Account, facts: &Facts) {

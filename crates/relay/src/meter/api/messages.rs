@@ -6,7 +6,7 @@
 
 use wire::Tokens;
 
-use super::{Account, Counts, Facts, Form, keep};
+use super::{Account, Counts, Facts, Form, keep, keep_count};
 use crate::meter::json::Value;
 
 pub(super) fn note(facts: &mut Facts, path: &str, value: Value<'_>) {
@@ -43,10 +43,8 @@ fn note_usage(facts: &mut Facts, field: &str, value: Value<'_>) {
         "speed" => return keep(&mut facts.tier, value),
         _ => return,
     };
-    if let Some(count) = value.count() {
-        *place = Some(count);
-        facts.has_usage = true;
-    }
+    facts.unread |= keep_count(place, value);
+    facts.has_usage |= value.is_something();
 }
 
 pub(super) fn is_content(facts: &Facts, form: Form) -> bool {

@@ -12,7 +12,7 @@ use prices::tier::Tier;
 use wire::Tokens;
 
 use super::json::Value;
-use super::{Api, Metered};
+use super::{Api, Metered, Unread};
 
 pub(super) use responses::is_last as is_last_response_event;
 
@@ -32,6 +32,10 @@ pub(super) struct Facts {
     model: Option<String>,
     counts: Counts,
     has_usage: bool,
+    /// Something else stood behind the usage: all of it was read.
+    usage_is_whole: bool,
+    /// A number of the usage could not be read.
+    unread: bool,
     /// The name of the service that answered.
     tier: Option<String>,
     error: Option<String>,
@@ -72,6 +76,7 @@ impl Account {
     }
 
     pub(super) fn note(&self, facts: &mut Facts, path: &str, value: Value<'_>) {
+        facts.usage_is_whole |= facts.has_usage && !path.contains("usage");
         match self.api {
             Api::Messages => messages::note(facts, path, value),
             Api::Responses => responses::note(facts, path, value),
@@ -87,12 +92,7 @@ impl Account {
         }
         self.look_for_content(&facts, form);
         self.name(&facts);
-        match self.api {
-            Api::Messages => messages::apply(self, &facts),
-            Api::Responses => responses::apply(self, &facts),
-            Api::ChatCompletions => chat::apply(self, &facts),
-            Api::Gemini => gemini::apply(self, &facts),
-        }
+        self.apply_facts(&facts);
         let code = facts.code.filter(|_| facts.kind.as_deref() == Some("error"));
         if let Some(error) = facts.error.or(code) {
             // An error that is all of the answer ends it. One in the middle breaks it off.
@@ -101,10 +101,29 @@ impl Account {
         }
     }
 
-    /// An event will not come to its end. A number may miss its neighbours, so only names are taken from it.
+    fn apply_facts(&mut self, facts: &Facts) {
+        match self.api {
+            Api::Messages => messages::apply(self, facts),
+            Api::Responses => responses::apply(self, facts),
+            Api::ChatCompletions => chat::apply(self, facts),
+            Api::Gemini => gemini::apply(self, facts),
+        }
+        if facts.unread {
+            self.metered.unread.get_or_insert(Unread::Number);
+        }
+    }
+
+    /// An event will not come to its end. Names are taken from it, and its usage where that was whole: a number may miss its
+    /// neighbours. What it says of the answer's end is not believed.
     pub(super) fn apply_cut(&mut self, facts: &Facts, form: Form) {
         self.look_for_content(facts, form);
         self.name(facts);
+        let is_own = self.api != Api::Responses || form == Form::Document || responses::is_own(facts);
+        if facts.usage_is_whole && is_own {
+            let finished = self.metered.finished;
+            self.apply_facts(facts);
+            self.metered.finished = finished;
+        }
     }
 
     /// Content counts as soon as it is seen, not only at the end of its event.
@@ -172,6 +191,13 @@ impl Counts {
             reasoning: count(self.reasoning),
         }
     }
+}
+
+/// Keeps a count. `true`: something else stands there. `null` is no count, and nothing that was not read.
+fn keep_count(place: &mut Option<u64>, value: Value<'_>) -> bool {
+    let count = value.count();
+    *place = count.or(*place);
+    count.is_none() && value.is_something()
 }
 
 /// Keeps a text, unless it is empty or no text at all.

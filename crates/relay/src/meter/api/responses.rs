@@ -2,7 +2,7 @@
 //!
 //! Events wrap the answer in `response`; a document, and that of a compaction, is the answer. Usage comes with its last event.
 
-use super::{Account, Facts, Form, keep};
+use super::{Account, Facts, Form, keep, keep_count};
 use crate::meter::json::Value;
 
 pub(super) fn note(facts: &mut Facts, path: &str, value: Value<'_>) {
@@ -41,10 +41,8 @@ fn note_usage(facts: &mut Facts, field: &str, value: Value<'_>) {
         "output_tokens_details.reasoning_tokens" => &mut counts.reasoning,
         _ => return,
     };
-    if let Some(count) = value.count() {
-        *place = Some(count);
-        facts.has_usage = true;
-    }
+    facts.unread |= keep_count(place, value);
+    facts.has_usage |= value.is_something();
 }
 
 pub(super) fn is_content(facts: &Facts, form: Form) -> bool {
