@@ -198,12 +198,17 @@ fn steady(text: &str, home: &Path) -> String {
 }
 
 /// Each fake API has a number of its own in its ids (`fake3x0001`), each tool's process another, and takes its own time. Codex names
-/// each piece of a tool's output by a hexadecimal number, which may have letters alone.
+/// each piece of a tool's output by a hexadecimal number, and Claude each request (`cch=aabdd`); it may have letters alone.
 fn without_numbers(text: &str) -> String {
     let decimal = |letter: char| letter.is_ascii_digit() || letter == '.';
     let hexadecimal = |letter: char| letter.is_ascii_hexdigit();
-    let marks: [(&str, &dyn Fn(char) -> bool); 4] =
-        [("fake", &decimal), ("PGID: ", &decimal), ("Wall time: ", &decimal), ("Chunk ID: ", &hexadecimal)];
+    let marks: [(&str, &dyn Fn(char) -> bool); 5] = [
+        ("fake", &decimal),
+        ("PGID: ", &decimal),
+        ("Wall time: ", &decimal),
+        ("Chunk ID: ", &hexadecimal),
+        ("cch=", &hexadecimal),
+    ];
     marks.into_iter().fold(text.to_owned(), |text, (mark, is_part)| {
         let mut parts = text.split(mark);
         let mut steady = parts.next().unwrap_or_default().to_owned();
@@ -250,6 +255,7 @@ fn what_differs_between_any_two_runs_is_left_out() {
             steady(&format!("Chunk ID: {id}\nWall time: 0.1 seconds"), &home),
             "Chunk ID: \nWall time:  seconds\0"
         );
+        assert_eq!(steady(&format!("cc_entrypoint=cli; cch={id};"), &home), "cc_entrypoint=cli; cch=;\0");
     }
     assert!(changes("Host: x") && !changes("anthropic-beta: x"));
 }
