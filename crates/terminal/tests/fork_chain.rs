@@ -21,7 +21,7 @@ const TIMEOUT: Timespec = Timespec { tv_sec: 20, tv_nsec: 0 };
 
 /// Whether nobody has the output open any more, after what is in it has been read; false if more comes than was in it.
 fn has_ended(output: &mut ChildStdout) -> bool {
-    let mut bytes = [0; 64 * 1024];
+    let mut bytes = vec![0; 64 * 1024];
     // A pipe holds 64 KiB: more than four times that were written since.
     for _ in 0..4 {
         let mut events = [PollFd::from_borrowed_fd(output.as_fd(), PollFlags::IN)];

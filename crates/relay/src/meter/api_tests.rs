@@ -365,6 +365,6 @@ fn an_answer_that_breaks_off_behind_its_usage_keeps_it() {
     );
     let chat = r#"{"id":"a","model":"m","usage":{"prompt_tokens":500,"completion_tokens":9},"choices":[{"finish_reason":"stop","message":{"content":"Hi"#;
     assert_eq!(read(Api::ChatCompletions, chat), expected, "what it says of its end is not believed");
-    let event = format!("data: {{\"type\":\"response.completed\",\"response\":{}", whole);
+    let event = format!("data: {{\"type\":\"response.completed\",\"response\":{whole}");
     assert_eq!(read(Api::Responses, &event), expected);
 }
