@@ -89,7 +89,7 @@ fn loosens(known: &Budget, new: Option<&Budget>) -> bool {
 fn stated(budget: &Budget) -> String {
     let limit = human::dollars(budget.limit.0);
     let enforced = if budget.enforce {
-        "; calls beyond it are refused where the proxy runs (codemie --proxy AGENT)"
+        "; runs that begin from now on go through the proxy, which refuses calls beyond it"
     } else {
         ""
     };
@@ -237,12 +237,18 @@ fn human_amount(amount: PicoDollars) -> String {
 
 fn show(budgets: &[Budget], home: &Home, as_json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let (now, zone) = (SystemClock.now(), system::zone::local());
-    let standings = match open_existing(home)? {
-        Some(mut store) => store.read(|view| budget::all(view, budgets, now, &zone)),
-        None if budgets.is_empty() => Ok(Vec::new()),
-        None => open(home)?.read(|view| budget::all(view, budgets, now, &zone)),
+    let read = |view: &View<'_>| {
+        Ok::<_, crate::store::Error>((
+            budget::all(view, budgets, now, &zone)?,
+            budget::not_enforced(view, budgets)?,
+        ))
     };
-    let standings = standings.context("the budgets cannot be counted")?;
+    let standings = match open_existing(home)? {
+        Some(mut store) => store.read(read),
+        None if budgets.is_empty() => Ok(Default::default()),
+        None => open(home)?.read(read),
+    };
+    let (standings, not_enforced) = standings.context("the budgets cannot be counted")?;
     if as_json {
         let records: Vec<BudgetRecord> = standings.iter().map(BudgetRecord::from).collect();
         out.write_all(json::pretty(&records)?.as_bytes())?;
@@ -250,6 +256,9 @@ fn show(budgets: &[Budget], home: &Home, as_json: bool, out: &mut dyn Write) -> 
     }
     let style = Style::of_stdout();
     out.write_all(drawn(budgets, &standings, now, &zone, style).as_bytes())?;
+    if !not_enforced.is_empty() {
+        out.write_all(style.fold(&budget::not_enforced_words(&not_enforced)).as_bytes())?;
+    }
     Ok(())
 }
 
@@ -435,6 +444,20 @@ session of project other: $1.00; no session runs that it is for.
         assert_eq!(
             raise(vec![&other], false, Some("fix")).unwrap_err(),
             "fix does not count towards the budget day of project other"
+        );
+    }
+
+    #[test]
+    fn sessions_that_an_enforced_budget_cannot_stop_are_named() {
+        let mut world = world();
+        let mut named =
+            |budgets: &[Budget]| world.store.read(|view| budget::not_enforced(view, budgets)).unwrap();
+        assert_eq!(named(&[budget(Per::Day, None, 1, true)]), ["fix"]);
+        assert!(named(&[budget(Per::Day, None, 1, false)]).is_empty());
+        assert!(named(&[budget(Per::Day, Some("other"), 1, true)]).is_empty());
+        assert_eq!(
+            budget::not_enforced_words(&["fix".into()]),
+            "not enforced: fix runs without the proxy; `codemie explain fix` shows why"
         );
     }
 

@@ -46,6 +46,7 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
         summary: !quiet && on_terminals,
         proxy: options.proxy,
     };
+    let limited = is_limited(&request.target, &config);
     if options.detach {
         return detach(request, options, origin, home.as_ref(), &config);
     }
@@ -85,7 +86,7 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
     }
     let mut problems = config.problems;
     problems.extend(summary.problem);
-    problems.extend(proxied.not_used());
+    problems.extend(proxied.not_used(limited));
     problems.extend(not_known);
     problems.extend(home.is_none().then(|| NO_HOME.to_owned()));
     problems.extend(home.as_ref().and_then(damage::unreported));
@@ -117,6 +118,7 @@ fn detach(
         LaunchTarget::Command(_) => None,
     };
     let name = request.target.name();
+    let limited = is_limited(&request.target, config);
     let request = LaunchRequest { session: options.session, summary: false, ..request };
     let world = World { clock: &SystemClock, ids: &RandomIds, binaries: &SystemBinaries };
     let (launch, plan, detour) = match launch::prepare(request, &origin, home, config, world) {
@@ -157,10 +159,21 @@ fn detach(
     match host::detach(program) {
         Ok(session) => RunResult {
             output: Some(shown(session)),
-            message: proxied.not_used().map(|line| format!("codemie: {line}")).filter(|_| !config.quiet),
+            message: proxied
+                .not_used(limited)
+                .map(|line| format!("codemie: {line}"))
+                .filter(|_| !config.quiet),
             ..RunResult::default()
         },
         Err(host::NotDetached { code, message }) => RunResult::failed(code, message),
+    }
+}
+
+/// Whether an enforced budget may refuse its calls.
+fn is_limited(target: &LaunchTarget, config: &Config) -> bool {
+    match target {
+        LaunchTarget::Agent(agent) => config.budgets.iter().any(|budget| budget.may_refuse(agent.name())),
+        LaunchTarget::Command(_) => false,
     }
 }
 

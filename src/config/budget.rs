@@ -33,6 +33,14 @@ pub struct Budget {
     pub enforce: bool,
 }
 
+impl Budget {
+    /// Whether calls of an agent may be refused by it. What else they are (project, branch, tags) may change while it runs.
+    pub fn may_refuse(&self, agent: &str) -> bool {
+        let of_another = |only: &Only| only.kind == Kind::Agent && only.name != agent;
+        self.enforce && !self.which.only.as_ref().is_some_and(of_another)
+    }
+}
+
 /// By what a budget is told from others: there is one for each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Which {

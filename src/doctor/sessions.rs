@@ -2,7 +2,10 @@
 
 use super::hosts::unknown_hosts;
 use super::{Finding, Patient};
+use crate::config::Config;
 use crate::home::Home;
+use crate::registry;
+use crate::report::budget;
 use crate::store::{Error, Filter, Show, Store};
 use human::counted;
 use human::shell;
@@ -45,6 +48,16 @@ fn examine_store(home: &Home) -> Result<Vec<Finding>, Error> {
                     "{calls} that the proxy saw since {since} belong to no session and are counted nowhere"
                 ),
                 "nothing to do: agents that were started inside a run without codemie made them",
+            ));
+        }
+        let config =
+            Config::load(Some(&home.config_file()), |name| std::env::var_os(name), registry::names());
+        let not_enforced = budget::not_enforced(view, &config.budgets)?;
+        if !not_enforced.is_empty() {
+            findings.push(Finding::warn(
+                AREA,
+                format!("an enforced budget is {}", budget::not_enforced_words(&not_enforced)),
+                "start it again: runs that begin now go through the proxy where that is possible",
             ));
         }
         let unreadable = view.unreadable()?;

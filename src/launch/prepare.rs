@@ -117,7 +117,9 @@ pub fn prepare(
                 return Ok(Prepared::Execute(call.launch));
             }
             let detour = |args: &[OsString], version: Option<&str>| {
-                if !proxy && !config.proxy.enabled {
+                // Only the proxy can refuse a call, so a budget that is enforced asks for it.
+                let limited = config.budgets.iter().any(|budget| budget.may_refuse(agent.name()));
+                if !proxy && !config.proxy.enabled && !limited {
                     return Detour::Off;
                 }
                 let traveller = Traveller { agent: *agent, args, version, run, session };

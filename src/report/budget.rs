@@ -6,6 +6,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::budget::{Budget, Kind, Level, Only, Per, Standing, Subject, standing, standings};
+use crate::registry;
 use crate::store::{self, Filter, SessionRow, Show, View};
 use wire::Timestamp;
 
@@ -42,6 +43,37 @@ pub fn of_session(
     let mut all = standings(view, budgets, Some(&subject), now, zone)?;
     all.sort_by_key(|standing| std::cmp::Reverse(standing.percent()));
     Ok(all)
+}
+
+/// The names of running sessions whose calls an enforced budget cannot refuse, because they do not go through the proxy.
+pub fn not_enforced(view: &View<'_>, budgets: &[Budget]) -> Result<Vec<String>, store::Error> {
+    let mut names = Vec::new();
+    if !budgets.iter().any(|budget| budget.enforce) {
+        return Ok(names);
+    }
+    for run in view.live_runs()?.iter().filter(|run| !run.proxied) {
+        let Some(row) = run.session.map(|n| view.session_number(n)).transpose()?.flatten() else { continue };
+        // Other programs make no calls that anybody counts.
+        let Some(subject) = Subject::of(view, &row)?.filter(|_| registry::by_name(&row.agent).is_some())
+        else {
+            continue;
+        };
+        if budgets.iter().any(|budget| budget.enforce && subject.counts(budget.which.only.as_ref())) {
+            names.push(row.name);
+        }
+    }
+    Ok(names)
+}
+
+/// Sessions that an enforced budget cannot stop.
+pub fn not_enforced_words(sessions: &[String]) -> String {
+    let (run, first) = (if sessions.len() == 1 { "runs" } else { "run" }, sessions.first());
+    let first = first.map_or("", String::as_str);
+    format!(
+        "not enforced: {} {run} without the proxy; `codemie explain {}` shows why",
+        sessions.join(", "),
+        human::shell::word(first)
+    )
 }
 
 /// What a list shows of budgets.

@@ -96,9 +96,12 @@ impl Proxied {
         }
     }
 
-    /// Why the proxy was not used, though it was asked for, or sent nothing.
-    pub(super) fn not_used(&self) -> Option<String> {
+    /// Why the proxy was not used, though it was asked for, or sent nothing. `limited`: a budget asked for it.
+    pub(super) fn not_used(&self, limited: bool) -> Option<String> {
         match self {
+            Self::Not(why) if limited => {
+                Some(format!("budgets were not enforced: the proxy was not used, {why}"))
+            }
             Self::Not(why) => Some(format!("the proxy was not used: {why}")),
             Self::Through { missing: Some(why), .. } => {
                 Some(format!("no credential for the gateway: {why}; no call was sent"))

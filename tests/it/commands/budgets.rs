@@ -21,7 +21,7 @@ fn budgets_are_set_shown_raised_and_removed_and_an_agent_may_not_loosen_them() {
         "month of project widgets: $0.0100\n"
     );
     let said = world.out(&["budget", "set", "month", "$0.01", "--enforce"]);
-    assert!(said.starts_with("month: $0.0100; calls beyond it are refused where the proxy runs"), "{said}");
+    assert!(said.starts_with("month: $0.0100; runs that begin from now on go through the proxy"), "{said}");
     assert_eq!(
         fs::read_to_string(&config).unwrap(),
         "# mine\nquiet = true\n\n[[budget]]\nper = \"month\"\nusd = 0.01\nproject = \"widgets\"\n\n\
@@ -52,6 +52,9 @@ fn budgets_are_set_shown_raised_and_removed_and_an_agent_may_not_loosen_them() {
     assert_eq!((&month["unpricedCalls"], &month["enforce"]), (&1.into(), &true.into()));
     let table = world.out(&["budget", "show"]);
     assert!(table.contains("1 call has no price and is not counted"), "{table}");
+    let words = "not enforced: fix-auth runs without the proxy";
+    assert!(table.contains(words), "{table}");
+    assert!(world.run(&["doctor"]).out.contains(words));
     let list = world.out(&["list"]);
     assert!(list.contains("BUDGET") && list.contains("90 %"), "{list}");
     assert!(list.contains("Budget month: $0.0090 of $0.0100 (90 %), begins anew "), "{list}");
