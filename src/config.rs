@@ -211,7 +211,7 @@ impl<V: Fn(&str) -> Option<OsString>> Settings<V> {
                 Err(expected) => self.problem(format!("{variable} {expected}")),
             }
         }
-        if let Some(value) = self.in_file(key) {
+        if let Some(value) = self.accepted(known, key) {
             return Some((value, Source::File));
         }
         if known.default.is_empty() {
@@ -222,7 +222,10 @@ impl<V: Fn(&str) -> Option<OsString>> Settings<V> {
 
     /// The value that the file alone gives.
     pub fn in_file(&mut self, key: &str) -> Option<Value> {
-        let known = keys::find(key)?;
+        self.accepted(keys::find(key)?, key)
+    }
+
+    fn accepted(&mut self, known: &keys::Key, key: &str) -> Option<Value> {
         match known.kind.accept(item(&self.document, key)?) {
             Ok(value) => Some(value),
             Err(expected) => {

@@ -318,6 +318,9 @@ impl Key {
         if self.name.as_bytes().first() != key.as_bytes().first() {
             return false;
         }
+        if !self.name.contains('*') {
+            return self.name == key;
+        }
         let (mut ours, mut theirs) = (self.name.split('.'), key.split('.'));
         loop {
             match (ours.next(), theirs.next()) {

@@ -4,7 +4,7 @@ use rusqlite::types::Value;
 use rusqlite::{params, params_from_iter};
 
 use super::session::{COLUMNS, read};
-use super::{Error, SessionRow, Tx, View};
+use super::{Error, Phase, SessionRow, Tx, View};
 use wire::{Status, Timestamp};
 
 /// Which sessions a list shows, and in which order. The default is all that are not archived, the last used first.
@@ -232,7 +232,14 @@ impl View<'_> {
         at: Timestamp,
         in_background: Timestamp,
     ) -> Result<Vec<SessionRow>, Error> {
-        self.all(&broken_off(), [at, in_background], read)
+        let numbers = self.all(BROKEN_OFF, [at, in_background], |row| row.get(0))?;
+        let mut rows = self.sessions_numbered(numbers)?;
+        rows.retain(|row| {
+            row.phase == Phase::Closed && row.agent_session.is_some() && row.imported_from.is_none()
+        });
+        rows.sort_by_key(|row| (row.ended_at, row.n));
+        rows.dedup_by_key(|row| row.n);
+        Ok(rows)
     }
 
     pub(crate) fn any_unpublished(&self) -> Result<bool, Error> {
@@ -240,7 +247,9 @@ impl View<'_> {
     }
 
     pub(crate) fn unpublished(&self) -> Result<Vec<SessionRow>, Error> {
-        self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.unpublished = 1 ORDER BY s.n"), [], read)
+        let numbers =
+            self.all("SELECT n FROM session WHERE unpublished = 1 ORDER BY n", [], |row| row.get(0))?;
+        self.sessions_numbered(numbers)
     }
 
     /// Sessions that ended before a time and may be removed; with `only`, that one if it is among them. A session stays while a
@@ -264,19 +273,11 @@ impl View<'_> {
 }
 
 /// Each half by the index of the few it is about; an OR would go through all sessions, at every command.
-fn broken_off() -> String {
-    format!(
-        "SELECT {COLUMNS} FROM session s
-         WHERE s.phase = 'closed' AND s.agent_session IS NOT NULL AND s.imported_from IS NULL AND s.n IN (
-             SELECT b.n FROM session b
-             WHERE b.ended_at > ?1 AND (b.end_reason = 'crash' OR b.signal IS NOT NULL)
-             UNION ALL
-             SELECT b.n FROM evidence e JOIN session b ON b.n = e.session
-             WHERE e.source = 'handed-over' AND e.verdict = 'accepted'
-               AND b.ended_at > ?2 AND b.end_reason = 'exit')
-         ORDER BY s.ended_at"
-    )
-}
+const BROKEN_OFF: &str = "
+    SELECT n FROM session WHERE ended_at > ?1 AND (end_reason = 'crash' OR signal IS NOT NULL)
+    UNION ALL
+    SELECT b.n FROM evidence e JOIN session b ON b.n = e.session
+    WHERE e.source = 'handed-over' AND e.verdict = 'accepted' AND b.ended_at > ?2 AND b.end_reason = 'exit'";
 
 impl Tx<'_> {
     pub(crate) fn set_published(&self, session: i64) -> Result<(), Error> {
@@ -307,7 +308,7 @@ mod tests {
     #[test]
     fn looking_for_broken_off_sessions_goes_through_no_table() {
         let (_folder, store) = store();
-        let mut plan = store.sql().prepare(&format!("EXPLAIN QUERY PLAN {}", broken_off())).unwrap();
+        let mut plan = store.sql().prepare(&format!("EXPLAIN QUERY PLAN {BROKEN_OFF}")).unwrap();
         let steps = plan.query_map([0, 0], |row| row.get::<_, String>(3)).unwrap();
         for step in steps.map(Result::unwrap) {
             let by_index = step.contains("INDEX") || step.contains("PRIMARY KEY");
