@@ -199,7 +199,8 @@ impl View<'_> {
     }
 
     pub(crate) fn sessions_named(&self, name: &str) -> Result<Vec<SessionRow>, Error> {
-        self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.name = ?1"), [name], read)
+        let numbers = self.all("SELECT n FROM session WHERE name = ?1", [name], |row| row.get(0))?;
+        self.sessions_numbered(numbers)
     }
 
     /// Of any agent.

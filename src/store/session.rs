@@ -217,11 +217,8 @@ impl View<'_> {
     }
 
     pub fn session_by_alias(&self, id: &str) -> Result<Option<SessionRow>, Error> {
-        self.maybe(
-            &format!("SELECT {COLUMNS} FROM session s JOIN alias a ON a.session = s.n WHERE a.id = ?1"),
-            [id],
-            read,
-        )
+        let n = self.maybe("SELECT session FROM alias WHERE id = ?1", [id], |row| row.get(0))?;
+        n.map_or(Ok(None), |n| self.session_number(n))
     }
 
     pub fn session_by_agent_session(
@@ -229,20 +226,16 @@ impl View<'_> {
         agent: &str,
         id: &AgentSessionId,
     ) -> Result<Option<SessionRow>, Error> {
-        self.maybe(
-            &format!("SELECT {COLUMNS} FROM session s WHERE s.agent = ?1 AND s.agent_session = ?2"),
-            params![agent, id],
-            read,
-        )
+        let sql = "SELECT n FROM session WHERE agent = ?1 AND agent_session = ?2";
+        let n = self.maybe(sql, params![agent, id], |row| row.get(0))?;
+        n.map_or(Ok(None), |n| self.session_number(n))
     }
 
     /// The session a run is in now, or was in when it ended.
     pub fn current(&self, run: RunId) -> Result<Option<SessionRow>, Error> {
-        self.maybe(
-            &format!("SELECT {COLUMNS} FROM run r JOIN session s ON s.n = r.session WHERE r.id = ?1"),
-            [run],
-            read,
-        )
+        let n =
+            self.maybe("SELECT session FROM run WHERE id = ?1", [run], |row| row.get::<_, Option<i64>>(0))?;
+        n.flatten().map_or(Ok(None), |n| self.session_number(n))
     }
 
     /// The sessions whose last run this was, in the order they began in.
