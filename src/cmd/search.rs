@@ -124,8 +124,7 @@ impl Drawn<'_> {
             text += &Excerpt::of(&message.text, self.words, room).painted(style);
             text.push('\n');
         }
-        if found.more > 0 {
-            let more = human::grouped(found.more as u64);
+        if let Some(more) = found.older() {
             text += &style.paint(&format!("… {more} older ones, `-n 0` shows all"), Colour::Faint);
             text.push('\n');
         }

@@ -46,8 +46,19 @@ pub struct FoundMessages {
     /// Newest first.
     pub messages: Vec<FoundMessage>,
     pub more: usize,
+    /// There are more than those.
+    pub more_unread: bool,
     /// Files and folders that could not be read, and why.
     pub refused: Vec<String>,
+}
+
+impl FoundMessages {
+    /// How many older ones there are besides, as people read it; `None` where there are none.
+    pub fn older(&self) -> Option<String> {
+        let count = human::grouped(self.more as u64);
+        let count = if self.more_unread { format!("more than {count}") } else { count };
+        (self.more > 0 || self.more_unread).then_some(count)
+    }
 }
 
 /// Where to search, besides everywhere.
@@ -78,10 +89,10 @@ pub fn search(
         let folder = owner(agent, file).and_then(|owner| owner.folder);
         folder.is_some_and(|folder| is_in_project(&folder, wanted))
     };
-    let found = search::search(query, &agents, &var, &accept, watch);
+    let mut found = search::search(query, &agents, &var, &accept, watch);
     let mut sessions = Sessions { store, known: HashMap::new() };
     let mut messages = Vec::new();
-    for hit in found.hits {
+    for hit in std::mem::take(&mut found.hits) {
         let known = sessions.of(&hit, agents[hit.agent], &owner)?;
         let own = known.owner.as_ref().is_some_and(|owner| !owner.subagent);
         messages.push(FoundMessage {
@@ -96,7 +107,8 @@ pub fn search(
             title: known.session.as_ref().and_then(|session| session.title.clone()),
         });
     }
-    Ok(FoundMessages { messages, more: found.more, refused: found.refused })
+    let search::Hits { more, more_unread, refused, .. } = found;
+    Ok(FoundMessages { messages, more, more_unread, refused })
 }
 
 fn is_in_project(folder: &Path, wanted: &str) -> bool {

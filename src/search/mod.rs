@@ -93,6 +93,8 @@ pub struct Hits {
     pub hits: Vec<Hit>,
     /// Further messages, older than all of these.
     pub more: usize,
+    /// There were so many that older files were not read any more.
+    pub more_unread: bool,
     /// Files and folders that could not be read, and why.
     pub refused: Vec<String>,
 }

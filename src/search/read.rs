@@ -1,7 +1,10 @@
 //! Files are searched by several threads at once, each with a buffer of its own.
 
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
 use std::io;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::time::Duration;
 
 use super::lines::{Pass, Rest};
@@ -11,6 +14,7 @@ use crate::agent::Agent;
 use crate::agent::transcript::{self, Cursor, Item, Reader};
 use crate::meter::form::Opened;
 use crate::scan::{ListedFile, Progress};
+use wire::Timestamp;
 
 /// As many as a scan has, for the same reason.
 const THREADS: usize = 4;
@@ -24,6 +28,14 @@ const SURPLUS: usize = 4096;
 /// How far the time of a file may lie behind what is written in it: machines that share a folder, clocks that are set.
 const LAG_MS: i64 = 60_000;
 
+/// Files of this size are read first, the longest of them before the others: a thread that began with one at the end would let the
+/// others wait. A tenth of a second of reading, at most.
+const LONG: u64 = 16 << 20;
+
+/// So many messages are counted beyond those that are asked for. Whoever looks for a word that is in a fifth of all messages reads
+/// that there are more than these, and does not wait until each of 200,000 is parsed.
+const COUNTED: usize = 1000;
+
 /// What all threads share.
 struct Work<'a> {
     query: &'a Query,
@@ -34,6 +46,55 @@ struct Work<'a> {
     next: AtomicUsize,
     done: AtomicU64,
     accept: Accept<'a>,
+    enough: Enough,
+}
+
+/// Whether a file can still matter: once all that is asked for was found, and enough besides, one that was written before the
+/// oldest of it cannot.
+struct Enough {
+    most: usize,
+    /// The times of the newest messages, as many as are asked for.
+    newest: Mutex<BinaryHeap<Reverse<Timestamp>>>,
+    /// The oldest of them, once there are so many.
+    floor: AtomicI64,
+    found: AtomicUsize,
+    left_out: AtomicBool,
+}
+
+impl Enough {
+    fn new(most: usize) -> Self {
+        let floor = AtomicI64::new(if most == 0 { i64::MAX } else { i64::MIN });
+        let (found, left_out) = (AtomicUsize::new(0), AtomicBool::new(false));
+        Self { most, newest: Mutex::default(), floor, found, left_out }
+    }
+
+    fn add(&self, hits: &[Hit]) {
+        self.found.fetch_add(hits.len(), Ordering::Relaxed);
+        let Ok(mut newest) = self.newest.lock() else { return };
+        for at in hits.iter().filter_map(|hit| hit.at) {
+            newest.push(Reverse(at));
+            if newest.len() > self.most {
+                newest.pop();
+            }
+        }
+        if let Some(Reverse(oldest)) = newest.peek().filter(|_| newest.len() == self.most) {
+            self.floor.store(oldest.0, Ordering::Relaxed);
+        }
+    }
+
+    fn leaves_out(&self, file: &ListedFile) -> bool {
+        let leaves_out = self.found.load(Ordering::Relaxed) >= self.most.saturating_add(COUNTED)
+            && last_words(file) < self.floor.load(Ordering::Relaxed);
+        if leaves_out {
+            self.left_out.store(true, Ordering::Relaxed);
+        }
+        leaves_out
+    }
+}
+
+/// When something was last said in it, at the latest: the times of files lag by a tick.
+fn last_words(file: &ListedFile) -> i64 {
+    file.modified.0.saturating_add(LAG_MS)
 }
 
 pub(super) fn search(
@@ -49,12 +110,13 @@ pub(super) fn search(
     }
     // The rarest word first: most lines are searched for that one alone.
     sieves.sort_by_key(|sieve| std::cmp::Reverse(sieve.rarity()));
-    // A file that was not written since then says nothing since then. The times of files lag by a tick.
-    let written_since =
-        |file: &ListedFile| query.since.is_none_or(|since| file.modified.0.saturating_add(LAG_MS) >= since.0);
+    // A file that was not written since then says nothing since then.
+    let written_since = |file: &ListedFile| query.since.is_none_or(|since| last_words(file) >= since.0);
     let mut order: Vec<usize> = (0..files.len()).filter(|&file| written_since(&files[file])).collect();
-    // The longest first, so that none is left when the others are done.
-    order.sort_by_key(|&file| std::cmp::Reverse(files[file].bytes));
+    order.sort_by_key(|&file| {
+        let ListedFile { bytes, modified, .. } = files[file];
+        (Reverse(if bytes > LONG { bytes } else { 0 }), Reverse(modified))
+    });
     let total: u64 = order.iter().map(|&file| files[file].bytes).sum();
     let work = Work {
         query,
@@ -65,11 +127,12 @@ pub(super) fn search(
         next: AtomicUsize::new(0),
         done: AtomicU64::new(0),
         accept,
+        enough: Enough::new(query.most),
     };
     let threads = std::thread::available_parallelism().map_or(1, usize::from).min(THREADS);
     let threads = threads.min(usize::try_from(total >> 20).unwrap_or(usize::MAX).saturating_add(1));
     let others = if watch.is_some() { threads } else { threads - 1 };
-    std::thread::scope(|scope| {
+    let found = std::thread::scope(|scope| {
         let others: Vec<_> = (0..others).map(|_| scope.spawn(|| work.search())).collect();
         let mut found = match watch {
             None => work.search(),
@@ -88,21 +151,29 @@ pub(super) fn search(
             }
         }
         found
-    })
+    });
+    Hits { more_unread: work.enough.left_out.into_inner(), ..found }
 }
 
 impl Work<'_> {
     fn search(&self) -> Hits {
         let (mut pass, mut found) = (Pass::new(), Hits::default());
         while let Some(&file) = self.order.get(self.next.fetch_add(1, Ordering::Relaxed)) {
-            match self.search_file(&self.files[file], &mut pass, &mut found) {
+            let listed = &self.files[file];
+            if self.enough.leaves_out(listed) {
+                self.done.fetch_add(listed.bytes, Ordering::Relaxed);
+                continue;
+            }
+            let before = found.hits.len();
+            match self.search_file(listed, &mut pass, &mut found) {
                 Ok(()) => {}
                 // Deleted since it was listed.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => {
-                    found.refused.push(format!("{}: {error}", self.files[file].file.path.display()));
+                    found.refused.push(format!("{}: {error}", listed.file.path.display()));
                 }
             }
+            self.enough.add(&found.hits[before..]);
             if found.hits.len() > self.query.most.saturating_add(SURPLUS) {
                 found.keep(self.query.most);
             }

@@ -141,6 +141,30 @@ fn the_newest_come_first_and_the_others_are_counted() {
     assert_eq!(refused.hits, []);
 }
 
+/// Twenty files of a hundred messages, each a day older than the one before.
+#[test]
+fn files_that_are_older_than_all_that_is_shown_are_not_read_once_enough_is_counted() {
+    use crate::agent::scribe::{Scribe, write_rows};
+    const DAY: i64 = 24 * 3600 * 1000;
+    let folder = tempfile::tempdir().unwrap();
+    let now = 30 * DAY;
+    for age in 0..20 {
+        let end = now - age * DAY;
+        let rows: Vec<String> = (0..100).map(|n| format!("u k{age}-{n} {} fish {age}", end - n)).collect();
+        let rows: Vec<&str> = rows.iter().map(String::as_str).collect();
+        write_rows(folder.path(), &format!("c{age}"), &rows);
+    }
+    let search = |most| search_in(&Scribe, "SCRIBE_HOME", folder.path(), &Query { most, ..query(&["fish"]) });
+    let all = search(usize::MAX);
+    assert_eq!((all.hits.len(), all.more, all.more_unread), (2000, 0, false));
+    let newest = search(150);
+    assert_eq!(newest.hits, all.hits[..150]);
+    // Twelve files make up the 150 that are asked for and 1,000 others.
+    assert_eq!((newest.more, newest.more_unread), (1050, true));
+    assert_eq!((search(900).more, search(900).more_unread), (1000, true));
+    assert_eq!((search(1000).more, search(1000).more_unread), (1000, false));
+}
+
 /// Rows of a database, as the scribe writes them.
 #[test]
 fn rows_are_searched_like_lines() {

@@ -106,12 +106,7 @@ impl Choices for HitList<'_> {
 
     fn heading(&self, width: usize) -> Line<'static> {
         let mut spans = Self::cells("SESSION", "WHEN", "WHO", width);
-        let more = self.found.more;
-        let rest = if more > 0 {
-            format!(" ({} older ones: -n)", human::grouped(more as u64))
-        } else {
-            String::new()
-        };
+        let rest = self.found.older().map_or_else(String::new, |more| format!(" ({more} older ones: -n)"));
         spans.push(Span::raw(format!("MESSAGE{rest}")));
         Line::from(spans)
     }
