@@ -26,7 +26,7 @@ use super::stage::{Form, Stage, TIMEOUT};
 /// (Gemini: 30 ms, Codex: 120 ms).
 const NO_PASTE: Duration = Duration::from_millis(150);
 
-/// How long an agent may take to empty its line after an Enter; it takes some 50 ms.
+/// How long an agent may take to empty its line after an Enter, or to show what is typed; it takes some 50 ms.
 const ENTER_TIMEOUT: Duration = Duration::from_secs(10);
 
 pub(crate) struct AgentRun<'a> {
@@ -85,7 +85,19 @@ impl<'a> AgentRun<'a> {
             self.wait_composer("/");
         }
         self.terminal.send(&text[usize::from(menu)..]);
+        self.wake_if_asleep(text);
         self.wait_composer(text);
+    }
+
+    /// Codex, bare as well as wrapped, lets what is typed right after `fg` lie in the terminal until a further key comes (about one
+    /// time in a hundred on a busy machine): its new reader waits for news of bytes that were there before it. A person's next
+    /// letter wakes it. Here it is the key that moves the cursor right, which at the end of the line does nothing; visibly.
+    fn wake_if_asleep(&self, text: &str) {
+        let shown = |view: &mut View<'_>| composer(self.agent, &view.text()) == Some(unspaced(text));
+        if self.agent == Agent::Codex && !self.terminal.holds_within(ENTER_TIMEOUT, shown) {
+            println!("another key pressed: Codex did not read {text:?}");
+            self.terminal.send("\x1b[C");
+        }
     }
 
     /// Waits until the agent's line shows this.
