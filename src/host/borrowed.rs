@@ -209,9 +209,6 @@ pub(super) struct Ready {
 /// Others are ready still at the next look.
 const MOST_READY: usize = 8;
 
-/// No client has this number.
-const WAKE_UPS: u64 = 0;
-
 impl Ready {
     pub(super) fn terminals(&self) -> impl Iterator<Item = u64> + '_ {
         self.terminals[..self.count].iter().copied()
@@ -223,7 +220,10 @@ mod with_epoll {
     use rustix::event::Timespec;
     use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 
-    use super::{AsFd, BorrowedFd, MOST_READY, Ready, Sources, WAKE_UPS};
+    use super::{AsFd, BorrowedFd, MOST_READY, Ready, Sources};
+
+    /// No client has this number.
+    const WAKE_UPS: u64 = 0;
 
     impl Sources {
         /// Without a descriptor for it no terminal is borrowed.

@@ -90,13 +90,19 @@ fn through_short_path<T>(
     if whole.as_os_str().len() <= LONGEST {
         return act(whole);
     }
-    if cfg!(target_os = "linux") {
+    #[cfg(target_os = "linux")]
+    {
         use std::os::fd::AsRawFd;
         let flags = rustix::fs::OFlags::PATH | rustix::fs::OFlags::DIRECTORY | rustix::fs::OFlags::CLOEXEC;
         let folder = rustix::fs::open(home.run(), flags, rustix::fs::Mode::empty())?;
-        return act(PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(file_name(run)));
+        act(PathBuf::from(format!("/proc/self/fd/{}", folder.as_raw_fd())).join(file_name(run)))
     }
-    let message =
-        format!("the path {} is too long for a socket; set CODEMIE_HOME to a shorter one", whole.display());
-    Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+    #[cfg(not(target_os = "linux"))]
+    {
+        let message = format!(
+            "the path {} is too long for a socket; set CODEMIE_HOME to a shorter one",
+            whole.display()
+        );
+        Err(io::Error::new(io::ErrorKind::InvalidInput, message))
+    }
 }

@@ -473,7 +473,8 @@ pub fn select<'a>(
         }
         let mut time = timeout.map(|time| libc::timeval {
             tv_sec: time.as_secs().try_into().unwrap_or(libc::time_t::MAX),
-            tv_usec: time.subsec_micros().into(),
+            // An i32 on macOS and an i64 on Linux; there are less than a million.
+            tv_usec: i32::try_from(time.subsec_micros()).unwrap_or(0).into(),
         });
         let time = time.as_mut().map_or(ptr::null_mut(), |time| &raw mut *time);
         if libc::select(highest + 1, &raw mut reading, &raw mut writing, &raw mut urgent, time) == -1 {
