@@ -165,6 +165,13 @@ impl Sheets<'_> {
             Coverage::Transcript => " (titles, compaction, classifiers and aborted answers are not in it)",
         };
         sheet.line("coverage", format!("{}{missing}", usage.coverage));
+        sheet.maybe(
+            "usage not read",
+            Some(self.0.unread_calls).filter(|calls| *calls > 0).map(|calls| {
+                let calls = human::counted(usize::try_from(calls).unwrap_or(usize::MAX), "call");
+                format!("of {calls}, or not all of it: what the proxy could read is counted")
+            }),
+        );
         bill::lines(self.0, zone, &mut sheet);
         sheet.line("delivery", self.delivery(zone));
         sheet
@@ -306,6 +313,7 @@ mod tests {
             bill: None,
             quotas: Vec::new(),
             waiting_calls: 0,
+            unread_calls: 0,
             runaway: None,
         }
     }
@@ -341,6 +349,15 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
   delivery       9 delivered, 0 waiting, last 2026-11-16 09:05:47
 "
         );
+    }
+
+    #[test]
+    fn calls_whose_usage_was_not_read_are_named_beside_the_coverage() {
+        let mut details = details();
+        details.unread_calls = 2;
+        let text = Sheets(&details).draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
+        assert!(text.contains("\n  usage not read  of 2 calls, or not all of it: "), "{text}");
+        assert_eq!(serde_json::to_value(details.shown()).unwrap()["unreadCalls"], 2);
     }
 
     #[test]

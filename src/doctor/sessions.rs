@@ -60,6 +60,16 @@ fn examine_store(home: &Home) -> Result<Vec<Finding>, Error> {
                 "start it again: runs that begin now go through the proxy where that is possible",
             ));
         }
+        if let (calls @ 1.., Some(last)) = view.unread_usage()? {
+            findings.push(Finding::note(
+                AREA,
+                format!(
+                    "the API reported usage of {} that the proxy could not read in full, the last at {last}: what it could read is counted",
+                    counted(usize::try_from(calls).unwrap_or(usize::MAX), "call")
+                ),
+                "see that the gateway in between passes on whole, uncompressed numbers; the log has a line for each",
+            ));
+        }
         let unreadable = view.unreadable()?;
         let lines: u64 = unreadable.iter().map(|(_, lines)| lines).sum();
         if let Some((file, _)) = unreadable.first() {
@@ -102,6 +112,12 @@ mod tests {
         drop(Store::open(&home, SystemClock.now()).unwrap());
         let findings = examine_store(&home).unwrap();
         assert_eq!(findings, [Finding::ok(AREA, "0 sessions recorded, 0 running now")]);
+        rusqlite::Connection::open(home.database())
+            .unwrap()
+            .execute("INSERT INTO unread_usage VALUES ('claude', 'msg_1', 1794819900000)", [])
+            .unwrap();
+        let findings = examine_store(&home).unwrap();
+        assert!(findings[1].what.contains("usage of 1 call that the proxy could not read"), "{findings:?}");
         rusqlite::Connection::open(home.database())
             .unwrap()
             .pragma_update(None, "user_version", 999)

@@ -30,4 +30,7 @@ pub struct ProxiedCall {
     /// `None`: the API reported no usage (an error, a connection that broke before).
     pub usage: Option<Usage>,
     pub error: Option<ApiError>,
+    /// The API reported usage that could not be read, or not all of it: the numbers are those that could.
+    #[serde(default)]
+    pub unread: bool,
 }

@@ -231,7 +231,8 @@ fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, c
     } else {
         None
     };
-    if let Some(why) = metered.unread.filter(|_| !is_refusal) {
+    let unread = metered.unread.filter(|_| !is_refusal);
+    if let Some(why) = unread {
         tracing::warn!(agent = agent.name(), ?why, "the usage of a call could not be read in full");
     }
     // Agents hang up on a refusal, because its status is all they need: nothing was broken off.
@@ -262,6 +263,7 @@ fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, c
         attempt,
         usage,
         error,
+        unread: unread.is_some(),
     }
 }
 
@@ -613,6 +615,22 @@ mod tests {
         let unreachable = ended(Some(502), CallEnd::NotConnected, Metered::default());
         assert_eq!(unreachable.error.map(|error| error.kind).as_deref(), Some("not_connected"));
     }
+
+    #[test]
+    fn a_call_whose_usage_could_not_be_read_is_marked() {
+        let half = || Metered {
+            response_id: Some("msg_1".into()),
+            tokens: Some(Tokens { input: 7, ..Tokens::default() }),
+            unread: Some(relay::Unread::Number),
+            ..Metered::default()
+        };
+        let marked = ended(Some(200), CallEnd::Complete, half());
+        assert!(marked.unread && marked.usage.is_some_and(|usage| usage.tokens.input == 7));
+        assert!(!ended(Some(500), CallEnd::Complete, half()).unread, "an error reports no usage");
+        let whole = Metered { unread: None, ..half() };
+        assert!(!ended(Some(200), CallEnd::Complete, whole).unread);
+    }
+
     #[test]
     fn a_websocket_that_is_answered_with_upgrade_required_is_no_call() {
         let route = RouteSettings {

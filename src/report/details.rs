@@ -34,6 +34,8 @@ pub struct SessionDetails {
     pub quotas: Vec<QuotaUse>,
     /// Calls that the proxy of its run saw, of conversations that are no sessions.
     pub waiting_calls: i64,
+    /// Its calls whose usage the proxy could not read in full.
+    pub unread_calls: u64,
     /// Of one that runs, the sign that it has run away.
     pub runaway: Option<Runaway>,
 }
@@ -50,6 +52,8 @@ struct ShownRecord<'a> {
     quotas: &'a [QuotaUse],
     #[serde(skip_serializing_if = "is_none")]
     waiting_calls: i64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    unread_calls: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     runaway: Option<RunawayRecord>,
 }
@@ -88,6 +92,7 @@ impl SessionDetails {
             bill: Bill::of(view, row)?,
             quotas: quota_uses(view, row)?,
             waiting_calls,
+            unread_calls: view.unread_usage_of(row.n)?,
             runaway: if row.is_active() { runaway_of(view, row.n, limits, now)? } else { None },
         })
     }
@@ -98,7 +103,15 @@ impl SessionDetails {
     pub fn shown(&self) -> impl Serialize + '_ {
         let Self { record, bill, quotas, waiting_calls, .. } = self;
         let runaway = self.runaway.as_ref().map(Into::into);
-        ShownRecord { record, bill: bill.as_ref(), quotas, waiting_calls: *waiting_calls, runaway }
+        let unread_calls = Some(self.unread_calls).filter(|calls| *calls > 0);
+        ShownRecord {
+            record,
+            bill: bill.as_ref(),
+            quotas,
+            waiting_calls: *waiting_calls,
+            unread_calls,
+            runaway,
+        }
     }
 }
 

@@ -10,6 +10,8 @@
 //! - A call that was broken off keeps its last numbers and is marked. One that was broken off before any number is a call of no
 //!   tokens: the API may have charged for it, and nobody knows what.
 //! - Each failed call is an error. The transcript reports the last failure of several attempts: that one is the same error.
+//! - A call whose usage could not be read, or not all of it, is marked. It is a call with the numbers that could be read; without
+//!   any it is none of its own, for the transcript may have it, and nothing would join the two.
 //! - A call with neither usage nor error (`count_tokens`) is nothing.
 
 use super::Error;
@@ -46,6 +48,9 @@ pub(super) enum Unnoticed {
 
 /// Takes in a call that is over. `at`: the time now.
 pub fn take(tx: &Tx<'_>, at: Timestamp, call: &ProxiedCall) -> Result<Fate, Error> {
+    if call.unread {
+        tx.note_unread_usage(call)?;
+    }
     let Some(facts) = Facts::of(tx, call) else { return Ok(Fate::Nothing) };
     if let Some(owner) = facts.owner(tx, call)? {
         return facts.store(tx, &owner, call);

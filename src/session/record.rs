@@ -31,7 +31,7 @@ fn reading(view: &View<'_>, row: &SessionRow, totals: &Sums) -> Result<Reading, 
         None => false,
     };
     let proxied = row.proxied;
-    let unseen = proxied && view.has_unseen_calls(row.n)?;
+    let unseen = proxied && (view.has_unseen_calls(row.n)? || view.unread_usage_of(row.n)? > 0);
     Ok(Reading { calls, errors, prompts, tool_calls, failed, unreadable, proxied, unseen })
 }
 

@@ -114,6 +114,8 @@ fn read_waiting(row: &Row<'_>) -> rusqlite::Result<WaitingCall> {
             attempt: row.get(12)?,
             usage,
             error,
+            // Noted when the call began to wait.
+            unread: false,
         },
     })
 }
@@ -277,6 +279,25 @@ impl View<'_> {
         Ok(found.is_some())
     }
 
+    /// How many calls the proxy saw whose usage it could not read in full, and when the last of them was made.
+    pub fn unread_usage(&self) -> Result<(u64, Option<Timestamp>), Error> {
+        self.one("SELECT count(*), max(at) FROM unread_usage", [], |row| {
+            Ok((uncount(row.get(0)?), row.get(1)?))
+        })
+    }
+
+    /// How many calls of a session are such.
+    pub fn unread_usage_of(&self, session: i64) -> Result<u64, Error> {
+        // From the marks, which are few or none, to the record of each.
+        self.one(
+            "SELECT count(*) FROM unread_usage u JOIN record r ON r.agent = u.agent AND r.kind = 'usage' AND r.session = ?1
+               AND (r.key = u.key OR r.n = (SELECT a.record FROM record_alias a
+                 WHERE a.agent = u.agent AND a.kind = 'usage' AND a.key = u.key))",
+            [session],
+            |row| row.get(0).map(uncount),
+        )
+    }
+
     /// Whether something of a session is kept back until a backfill.
     pub(crate) fn keeps_back(&self, session: i64) -> Result<bool, Error> {
         let found = self.maybe(
@@ -362,6 +383,15 @@ impl Tx<'_> {
         self.run("UPDATE record SET source = ?2 WHERE n = ?1", params![record, source]).map(drop)
     }
 
+    /// Marks a call as one whose usage could not be read in full.
+    pub(crate) fn note_unread_usage(&self, call: &ProxiedCall) -> Result<(), Error> {
+        self.run(
+            "INSERT OR IGNORE INTO unread_usage (agent, key, at) VALUES (?1, ?2, ?3)",
+            params![call.agent, call.key, call.at],
+        )
+        .map(drop)
+    }
+
     pub(crate) fn keep_waiting(&self, call: &ProxiedCall) -> Result<(), Error> {
         let usage = call.usage.as_ref();
         let tokens = usage.map(|usage| usage.tokens);
@@ -401,9 +431,9 @@ impl Tx<'_> {
         .map(drop)
     }
 
-    /// Removes what the proxy saw before a time (of one agent, if it is named) and no session has: calls and reports of limits.
+    /// Removes what the proxy saw before a time (of one agent, if it is named) and no session has: calls, marks and reports of limits.
     pub(crate) fn prune_waiting(&self, before: Timestamp, agent: Option<&str>) -> Result<(), Error> {
-        for table in ["proxied_call", "quota_report"] {
+        for table in ["proxied_call", "quota_report", "unread_usage"] {
             self.run(
                 &format!("DELETE FROM {table} WHERE at < ?1 AND (?2 IS NULL OR agent = ?2)"),
                 params![before, agent],

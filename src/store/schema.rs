@@ -7,9 +7,9 @@ use rusqlite::{Connection, TransactionBehavior};
 use super::Error;
 
 /// The schema version this binary knows.
-pub(super) const KNOWN: i64 = 15;
+pub(super) const KNOWN: i64 = 16;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14, V15];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14, V15, V16];
 
 const V1: &str = "
 -- One agent session each, whatever number of runs and openings it has.
@@ -630,6 +630,17 @@ CREATE TABLE caller (
 /// Calls that wait until a budget's others are over.
 const V15: &str = "
 ALTER TABLE budget_hold ADD COLUMN waits INTEGER NOT NULL DEFAULT 0;  -- the call has not begun; its place is by `at`
+";
+
+/// The mark of calls whose usage the proxy could not read in full, by the calls' keys. A table of its own: such a call may wait for
+/// its session, or become no record at all.
+const V16: &str = "
+CREATE TABLE unread_usage (
+  agent TEXT NOT NULL,
+  key   TEXT NOT NULL,
+  at    INTEGER NOT NULL,
+  PRIMARY KEY (agent, key)
+) STRICT, WITHOUT ROWID;
 ";
 
 /// The version a database is at; reading it also proves that the file is a database.

@@ -24,7 +24,7 @@ mod websocket;
 pub use activity::Activity;
 pub use call::{Call, CallEnd, Peer, Quota, Request, Transport};
 pub use gate::{Gate, Refusal, Verdict};
-pub use meter::{Api, Metered};
+pub use meter::{Api, Metered, Unread};
 pub use route::{Auth, Route, Secret, Upstream};
 pub use serve::{Proxies, Settings, serve};
 

@@ -30,7 +30,7 @@ pub struct Reading {
     pub unreadable: bool,
     /// Every opening went through the proxy.
     pub proxied: bool,
-    /// The transcript holds calls that the proxy has not seen: they went another way.
+    /// The transcript holds calls that the proxy has not seen: they went another way. Or it could not read the usage of one.
     pub unseen: bool,
 }
 
@@ -41,7 +41,7 @@ impl Coverage {
     ///   broken off, is such a case, too: nothing of it can be read.
     /// - Nothing at all, in a conversation that is known: nobody has asked anything, and zero calls is the
     ///   right number: `transcript`.
-    /// - Of what would be `transcript`, `complete` is what went through the proxy in every opening, and past it in no call.
+    /// - Of what would be `transcript`, `complete` is what went through the proxy in every opening, and past it in no call, and could be read.
     pub fn of(link: Link, read: Reading) -> Self {
         let asked = read.prompts > 0 && !read.failed || read.tool_calls > 0 || read.unreadable;
         match link {

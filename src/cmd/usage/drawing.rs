@@ -106,6 +106,13 @@ impl Drawing<'_> {
             };
             note(&mut text, &line, style);
         }
+        if report.unread_calls > 0 {
+            let calls = human::counted(usize::try_from(report.unread_calls).unwrap_or(usize::MAX), "call");
+            let line = format!(
+                "The API reported usage of {calls} that the proxy could not read in full; `codemie doctor` says more."
+            );
+            note(&mut text, &line, style);
+        }
         if let Some(foreign) = report.scan.as_ref().filter(|_| !report.rows().is_empty()) {
             note(&mut text, &foreign_share(foreign, report.by), style);
         }

@@ -170,7 +170,9 @@ fn the_agent_and_reasoning_columns_are_there_only_with_values() {
     report.unreadable = vec![("/p/x.jsonl".into(), 1)];
     let text = draw(&report, wide);
     assert!(text.contains(" AGENT ") && !text.contains("REASONING"), "{text}");
-    assert!(text.contains("\n1 line could not be read; "), "{text}");
+    assert!(text.contains("\n1 line could not be read; ") && !text.contains("the proxy"), "{text}");
+    report.unread_calls = 1;
+    assert!(draw(&report, wide).contains("usage of 1 call that the proxy could not read in full; "));
     report.tally.rows[0].agent = None;
     report.tally.rows[1].reasoning = 7;
     let text = draw(&report, wide);
@@ -247,6 +249,7 @@ fn the_json_has_rows_total_and_counts() {
             "unpricedModels": ["new-model"]})
     );
     assert_eq!((&value["unreadableLines"], &value["files"]), (&2.into(), &4.into()));
+    assert_eq!(value.get("unreadCalls"), None, "only where there are some");
 }
 
 #[test]

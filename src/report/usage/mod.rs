@@ -33,6 +33,8 @@ pub struct UsageReport {
     pub tally: Tally,
     /// Files with lines that could not be read, and how many.
     pub unreadable: Vec<(PathBuf, u64)>,
+    /// Calls whose usage the proxy could not read in full.
+    pub unread_calls: u64,
     pub files: u64,
     /// What a scan found beside the store's sessions, if there was a scan.
     pub scan: Option<ForeignUsage>,
@@ -53,6 +55,7 @@ impl UsageReport {
             by,
             tally: Tally::default(),
             unreadable: Vec::new(),
+            unread_calls: 0,
             files: 0,
             scan: None,
             has_demo: false,
@@ -76,6 +79,7 @@ impl UsageReport {
             ids: ids(&spending),
             tally: tally(&[spending], query),
             unreadable: view.unreadable()?,
+            unread_calls: view.unread_usage()?.0,
             files: view.files_read(&demo::folder(home))?,
             has_demo: !view.list_first(&demo, 1)?.is_empty(),
             ..Self::empty(query.by)
@@ -112,6 +116,7 @@ impl UsageReport {
         Ok(Self {
             tally: tally(&sources, query),
             unreadable: unreadable.into_iter().collect(),
+            unread_calls: store.map(View::unread_usage).transpose()?.map_or(0, |(calls, _)| calls),
             files: found.files() as u64,
             scan: Some(scan),
             refused: found.refused,
@@ -135,6 +140,7 @@ impl UsageReport {
             rows: &self.tally.rows,
             total: (&self.tally.total).into(),
             unreadable_lines: self.unreadable_lines(),
+            unread_calls: self.unread_calls,
             files: self.files,
         }
     }
@@ -238,7 +244,15 @@ pub struct UsageRecord<'a> {
     rows: &'a [UsageRow],
     total: Numbers<'a>,
     unreadable_lines: u64,
+    /// Left out where there is none, as there hardly ever is.
+    #[serde(skip_serializing_if = "is_zero")]
+    unread_calls: u64,
     files: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 /// For tests: the rows of the store's sessions, days as UTC has them.

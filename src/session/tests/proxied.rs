@@ -9,7 +9,7 @@ use super::absorb::fact;
 use super::{World, agent_session, binding, usage};
 use crate::meter::proxied::ProxiedCall;
 use crate::meter::record::{ApiError, Fact, Usage};
-use crate::store::{FileId, Priced, RecordRow, Seen};
+use crate::store::{self, FileId, Priced, RecordRow, Seen};
 use prices::OWN;
 use prices::tier::Tier;
 use serde_json::{Value, json};
@@ -42,6 +42,7 @@ pub(crate) fn call(key: &str, at: Timestamp, output: u64) -> ProxiedCall {
             request_id: Some("req_1".into()),
         }),
         error: None,
+        unread: false,
     }
 }
 
@@ -430,6 +431,34 @@ fn broken_off_and_empty_calls() {
     assert_eq!((totals.api_calls, totals.output, totals.api_errors), (2, 4, 1));
     let huge = ProxiedCall { key: "x".repeat(600), ..call("", at, 1) };
     assert_eq!(world.take(&huge), Fate::Nothing);
+}
+
+#[test]
+fn usage_that_could_not_be_read_marks_the_call_and_its_session() {
+    let mut world = World::new();
+    let (run, session) = world.proxied("claude");
+    world.bind(session, "a").unwrap();
+    let row = world.session(session);
+    let at = world.now;
+    let marked = |world: &mut World| {
+        world
+            .store
+            .read(|view| Ok::<_, store::Error>((view.unread_usage()?.0, view.unread_usage_of(row.n)?)))
+            .unwrap()
+    };
+    world.take(&ProxiedCall { run: Some(run), ..call("m1", at, 20) });
+    assert_eq!((marked(&mut world), world.coverage(session)), ((0, 0), Coverage::Complete));
+    let unread = ProxiedCall { run: Some(run), unread: true, ..call("m2", at, 7) };
+    for _ in 0..2 {
+        assert_eq!(world.take(&unread), Fate::Recorded(session));
+    }
+    assert_eq!(world.output(session), (2, 27), "it is a call with what could be read");
+    assert_eq!((marked(&mut world), world.coverage(session)), ((1, 1), Coverage::Transcript));
+    let without_any = ProxiedCall { usage: None, ..ProxiedCall { unread: true, ..call("m3", at, 0) } };
+    assert_eq!(world.take(&without_any), Fate::Nothing);
+    let elsewhere = ProxiedCall { conversation: Some(agent_session("b")), unread: true, ..call("m4", at, 1) };
+    assert_eq!(world.take(&elsewhere), Fate::Waiting);
+    assert_eq!(marked(&mut world), (3, 1), "no call is dropped without a word");
 }
 
 #[test]
