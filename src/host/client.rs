@@ -3,6 +3,7 @@
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
+use std::time::{Duration, Instant};
 
 use crate::remote::descriptors;
 use crate::remote::frames::{Frame, FrameError, Frames};
@@ -11,6 +12,10 @@ use crate::remote::protocol::{FromHost, Refused, Size, ToHost};
 /// Output that a viewer may leave untaken. A screen full of colours is some 100 KiB, so this is many screens behind: such a
 /// viewer is disconnected, and sees the present screen when it attaches again.
 pub(super) const MAX_UNTAKEN: usize = 4 << 20;
+
+/// How long a connection may say nothing at first. A client says hello as soon as it is connected; and others that ask a host wait
+/// longer than this for its answer, so that silent connections keep nobody out.
+const HELLO: Duration = Duration::from_secs(2);
 
 /// Frames of one client handled before the others have their turn.
 const FRAMES_AT_ONCE: usize = 64;
@@ -35,6 +40,8 @@ pub(super) struct Client {
     untaken: Vec<u8>,
     pub(super) role: Role,
     pub(super) welcomed: bool,
+    /// Until when it has to say hello.
+    hello_by: Instant,
     /// Its terminal is lent to us: output does not go through its connection.
     pub(super) lends: bool,
     /// A descriptor that has arrived, for the frame that speaks of it.
@@ -45,7 +52,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    pub(super) fn new(id: u64, stream: UnixStream) -> io::Result<Self> {
+    pub(super) fn new(id: u64, stream: UnixStream, now: Instant) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         Ok(Self {
             id,
@@ -54,6 +61,7 @@ impl Client {
             untaken: Vec::new(),
             role: Role::Asking,
             welcomed: false,
+            hello_by: now + HELLO,
             lends: false,
             descriptor: None,
             closing: false,
@@ -63,6 +71,19 @@ impl Client {
 
     pub(super) fn stream(&self) -> &UnixStream {
         &self.stream
+    }
+
+    /// Until when it has to say hello; `None`: it has, or its connection ends anyway.
+    pub(super) fn hello_due(&self) -> Option<Instant> {
+        Some(self.hello_by).filter(|_| !self.welcomed && !self.gone && !self.closing)
+    }
+
+    /// Ends the connection of one that has said nothing for too long.
+    pub(super) fn drop_if_silent(&mut self, now: Instant) {
+        if self.hello_due().is_some_and(|due| due <= now) {
+            tracing::info!("a connection that said no hello is closed");
+            self.gone = true;
+        }
     }
 
     /// Has it untaken frames?
@@ -152,5 +173,27 @@ impl Client {
             }
         }
         received
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_has_its_time_to_say_hello_and_then_all_it_wants() {
+        let begun = Instant::now();
+        let client = || Client::new(1, UnixStream::pair().unwrap().0, begun).unwrap();
+        let mut silent = client();
+        assert_eq!(silent.hello_due(), Some(begun + HELLO));
+        silent.drop_if_silent(begun + HELLO / 2);
+        assert!(!silent.is_gone());
+        silent.drop_if_silent(begun + HELLO);
+        assert!(silent.is_gone() && silent.hello_due().is_none());
+        let mut polite = client();
+        polite.welcomed = true;
+        assert_eq!(polite.hello_due(), None);
+        polite.drop_if_silent(begun + 100 * HELLO);
+        assert!(!polite.is_gone());
     }
 }

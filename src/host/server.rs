@@ -134,7 +134,9 @@ impl Server {
 
     fn step(&mut self, now: Instant, last: Option<Instant>) -> io::Result<()> {
         let held = self.lending.due();
-        let timeout = self.parts.live.due().into_iter().chain(last).chain(held).chain([self.reap_at]).min();
+        let hello = self.clients.iter().filter_map(Client::hello_due).min();
+        let due = self.parts.live.due().into_iter().chain(last).chain(held).chain(hello);
+        let timeout = due.chain([self.reap_at]).min();
         let timeout = timeout.map(|at| at.saturating_duration_since(now));
         let ready = self.wait(timeout)?;
         if ready.output {
@@ -161,6 +163,9 @@ impl Server {
         self.flush_lent(&ready.lent);
         self.release_held_keys();
         self.work_on_live();
+        for client in &mut self.clients {
+            client.drop_if_silent(now);
+        }
         let viewers = self.viewers();
         for client in self.clients.extract_if(.., |client| client.is_gone()) {
             self.parts.live.forget(client.id);
@@ -306,7 +311,7 @@ impl Server {
             return;
         }
         self.counter += 1;
-        if let Ok(client) = Client::new(self.counter, stream) {
+        if let Ok(client) = Client::new(self.counter, stream, Instant::now()) {
             self.clients.push(client);
         }
     }

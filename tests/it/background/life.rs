@@ -1,6 +1,9 @@
 //! A host's start and end.
 
 use std::fs;
+use std::io::Read;
+use std::os::unix::fs::FileTypeExt;
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
 use rustix::process::Signal;
@@ -37,6 +40,23 @@ fn silent_program_that_is_no_agent_is_in_no_known_state() {
     assert_eq!(state["is"], "unknown", "{state}");
     let (_, listed, _) = scene.codemie(&["list"]);
     assert!(listed.contains(" active "), "{listed}");
+}
+
+/// As many as a host takes at once, and nobody else of this user's would reach it.
+#[test]
+fn connections_that_say_nothing_keep_nobody_out() {
+    let scene = Scene::new();
+    scene.start("asked", "exec sleep 1000");
+    let entries = fs::read_dir(scene.home().run()).unwrap().map(|entry| entry.unwrap().path());
+    let socket = entries.filter(|path| path.metadata().unwrap().file_type().is_socket()).collect::<Vec<_>>();
+    let [socket] = &socket[..] else { panic!("{socket:?}") };
+    let mut silent: Vec<UnixStream> = (0..100).map(|_| UnixStream::connect(socket).unwrap()).collect();
+    drop(scene.connect("asked"));
+    for one in &mut silent {
+        one.set_read_timeout(Some(TIMEOUT)).unwrap();
+        assert_eq!(one.read(&mut [0]).unwrap_or(0), 0, "its connection is closed");
+    }
+    drop(scene.connect("asked"));
 }
 
 #[test]
