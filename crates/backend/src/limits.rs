@@ -1,7 +1,7 @@
 //! The limits of one client of a backend: constants, each with its reason. Only the rate is set by the operator.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// A body as it comes. A batch of 500 events is a tenth of a megabyte, compressed far less.
@@ -29,6 +29,8 @@ pub const HEAD_WHEN_SCARCE: Duration = Duration::from_secs(5);
 pub const DRAIN: Duration = Duration::from_secs(20);
 /// Live feeds open at once, and how long one lasts before its client must show the token again.
 pub const WATCHERS: usize = 256;
+/// Of those with one token. A person has some tabs and machines; four tokens in a loop leave none, one leaves most.
+pub const WATCHERS_PER_TOKEN: usize = 64;
 pub const WATCH: Duration = Duration::from_mins(15);
 
 /// Requests per second and token: a node takes in fewer batches than that.
@@ -75,9 +77,63 @@ impl Rates {
     }
 }
 
+/// Who has live feeds open, by the names of their tokens.
+#[derive(Debug, Default)]
+pub struct Watchers(Mutex<HashMap<String, usize>>);
+
+/// An open live feed; its place is free again when this is dropped.
+#[derive(Debug)]
+pub struct WatcherSlot {
+    watchers: Arc<Watchers>,
+    token: String,
+}
+
+impl Watchers {
+    /// `None`: there are as many as there may be, in all or with this token.
+    pub fn take(self: &Arc<Self>, token: &str) -> Option<WatcherSlot> {
+        let mut open = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = open.get(token).copied().unwrap_or(0);
+        if own >= WATCHERS_PER_TOKEN || open.values().sum::<usize>() >= WATCHERS {
+            return None;
+        }
+        open.insert(token.to_owned(), own + 1);
+        Some(WatcherSlot { watchers: Arc::clone(self), token: token.to_owned() })
+    }
+}
+
+impl Drop for WatcherSlot {
+    fn drop(&mut self) {
+        let mut open = self.watchers.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let left = open.get(&self.token).map_or(0, |own| own.saturating_sub(1));
+        if left == 0 {
+            open.remove(&self.token);
+        } else {
+            open.insert(self.token.clone(), left);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_token_takes_a_part_of_the_live_feeds_and_gives_them_back() {
+        let watchers = Arc::<Watchers>::default();
+        let take = |token: &str, count: usize| -> Vec<WatcherSlot> {
+            (0..count).map_while(|_| watchers.take(token)).collect()
+        };
+        let mut greedy = take("a", WATCHERS);
+        assert_eq!(greedy.len(), WATCHERS_PER_TOKEN);
+        assert!(watchers.take("b").is_some(), "others have theirs");
+        greedy.pop();
+        assert!(watchers.take("a").is_some());
+        drop(greedy);
+        let all: Vec<_> = (0..WATCHERS).flat_map(|n| take(&n.to_string(), 1)).collect();
+        assert!(watchers.take("a").is_none(), "as many as there may be in all");
+        drop(all);
+        assert!(watchers.0.lock().unwrap().is_empty());
+    }
 
     #[test]
     fn a_token_has_its_burst_then_its_rate_and_others_have_theirs() {

@@ -122,6 +122,13 @@ fn every_route_asks_for_the_right_token() {
     assert_eq!(seen, 8, "{description}");
     let refused = nobody.get("/v1/usage");
     assert_eq!(refused.header("www-authenticate"), Some("Bearer"));
+    let reader = node.client(Role::Read);
+    let (unknown, method) = (reader.get("/v1/nothing"), reader.ask("DELETE", "/metrics", &[], b"").unwrap());
+    for answer in
+        [refused, reader.get("/v1/usage"), reader.get("/metrics"), reader.get("/healthz"), unknown, method]
+    {
+        assert_eq!(answer.header("x-content-type-options"), Some("nosniff"), "{answer:?}");
+    }
     // Revoked tokens are refused, if not at once.
     node.revoke_read();
 }

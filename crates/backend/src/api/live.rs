@@ -7,19 +7,20 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::State;
+use axum::extract::{Extension, State};
 use axum::http::HeaderMap;
 use axum::response::sse::{Event, KeepAlive, Sse};
 use futures_util::stream::{self, Stream, StreamExt};
 use serde_json::json;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::broadcast::{Receiver, error::TryRecvError};
-use tokio::sync::{OwnedSemaphorePermit, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 use super::Backend;
 use super::answer::Refusal;
-use crate::limits;
+use super::routes::TokenName;
+use crate::limits::{self, WatcherSlot};
 use crate::metrics::Watching;
 use crate::model::{Record, Touched};
 use wire::EventType;
@@ -31,10 +32,11 @@ const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 pub(super) async fn live(
     State(backend): State<Arc<Backend>>,
+    Extension(TokenName(token)): Extension<TokenName>,
     headers: HeaderMap,
 ) -> Result<Sse<impl Stream<Item = Result<Event, Infallible>>>, Refusal> {
-    let slot = backend.watchers.clone().try_acquire_owned();
-    let slot = slot.map_err(|_| Refusal::Busy("too many watch already; try again"))?;
+    let slot = backend.watchers.take(&token);
+    let slot = slot.ok_or(Refusal::Busy("too many watch already; try again"))?;
     let watcher = Watcher {
         feed: backend.storage.live(),
         closing: backend.closing.clone(),
@@ -61,7 +63,7 @@ struct Watcher {
     /// With the token, which is checked again before anything is sent.
     headers: HeaderMap,
     _counted: Watching,
-    _slot: OwnedSemaphorePermit,
+    _slot: WatcherSlot,
 }
 
 impl Watcher {

@@ -20,7 +20,7 @@ use jiff::tz::TimeZone;
 use tokio::sync::{Semaphore, watch};
 
 use super::dashboard::KnownAgents;
-use super::limits::{self, Rates};
+use super::limits::{self, Rates, Watchers};
 use super::metrics::Metrics;
 use super::spending::Spending;
 use super::storage::Storage;
@@ -67,7 +67,7 @@ pub struct Backend {
     rates: Rates,
     /// Room for bodies, in KiB.
     bodies: Arc<Semaphore>,
-    watchers: Arc<Semaphore>,
+    watchers: Arc<Watchers>,
     /// Of the days of usage, where a request names none.
     zone: TimeZone,
     /// True once the server is to end: live feeds end then.
@@ -91,7 +91,7 @@ impl Backend {
             spending: Spending::default(),
             rates: Rates::new(options.rate),
             bodies: Arc::new(Semaphore::new(limits::ALL_BODIES >> 10)),
-            watchers: Arc::new(Semaphore::new(limits::WATCHERS)),
+            watchers: Arc::default(),
             zone: options.zone.1.clone(),
             closing,
         }

@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::extract::{Request, State};
-use axum::http::HeaderMap;
+use axum::http::header::X_CONTENT_TYPE_OPTIONS;
+use axum::http::{HeaderMap, HeaderValue};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, get, post};
@@ -99,8 +100,18 @@ pub(super) fn router(backend: Arc<Backend>) -> Router {
         let handler = (route.handler)();
         router = router.route(route.path, handler.route_layer(guard));
     }
-    router.with_state(backend)
+    router.layer(middleware::map_response(unguessed)).with_state(backend)
 }
+
+/// Answers are what they say they are. The refusals of methods and of tokens, too.
+async fn unguessed(mut response: Response) -> Response {
+    response.headers_mut().insert(X_CONTENT_TYPE_OPTIONS, HeaderValue::from_static("nosniff"));
+    response
+}
+
+/// The name of the token that a request has shown.
+#[derive(Clone, Debug)]
+pub(super) struct TokenName(pub(super) String);
 
 /// Before every handler: who asks, how often. After it: how it went.
 async fn guard(
@@ -117,6 +128,7 @@ async fn guard(
             }
             // The events of this request belong to this owner.
             request.extensions_mut().insert(owner);
+            request.extensions_mut().insert(TokenName(name.clone()));
             (Some(name), next.run(request).await)
         }
         Err(refusal) => (None, refusal.into_response()),
