@@ -101,6 +101,7 @@ bad_usage() {
 
 find_places() {
     [ -n "${HOME-}" ] || fail "HOME is not set; set it to your home folder"
+    refuse_foreign_home
     prefix=$(absolute "${prefix:-$HOME/.local}")
     home=$(absolute "${CODEMIE_HOME:-$HOME/.codemie}")
     case "$prefix$home$HOME" in
@@ -112,6 +113,15 @@ find_places() {
     lock=$HOME/.codemie-installing
     CODEMIE_HOME=$home
     export CODEMIE_HOME
+}
+
+# With root's rights anything in another user's home could be a link to a file of root's, and what is made there is not theirs.
+refuse_foreign_home() {
+    if [ "$(id -u)" != 0 ] || [ ! -d "$HOME" ]; then return 0; fi
+    # shellcheck disable=SC2012 # stat(1) has other options on other systems, and the name is not read
+    owner=$(ls -ldn -- "$HOME/." | { read -r _ _ owner _ && printf '%s\n' "$owner"; })
+    [ "$owner" = 0 ] ||
+        fail "HOME is $HOME, which belongs to another user; run this as that user, or set HOME to root's own (sudo -H)"
 }
 
 absolute() {
@@ -558,6 +568,8 @@ main() {
         emulate sh
     fi
     set -u
+    # What lies on PATH is nobody else's to change, however loose the caller's own mask is.
+    umask go-w
     # Byte for byte, whatever the start-up files are written in.
     users_locale=${LC_ALL-}
     LC_ALL=C

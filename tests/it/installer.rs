@@ -60,6 +60,49 @@ fn assert_same(what: &str, before: &BTreeMap<PathBuf, Entry>, after: &BTreeMap<P
 }
 
 #[test]
+fn what_lies_on_path_is_nobody_elses_to_change() {
+    for shell in present(&SHELLS) {
+        for (mask, expected) in [("000", 0o755), ("077", 0o700)] {
+            let sandbox = Sandbox::new();
+            let words = shell.join(" ");
+            let line = format!("umask {mask}; exec {words} \"$@\"");
+            let sum = checksum();
+            let script = script();
+            let mut command = sandbox.command("sh");
+            command.args(["-c", &line, "sh"]).arg(script);
+            command.args(["--yes", "--no-shims", "--binary", CODEMIE, "--sha256", &sum]);
+            let installed = output_of(&mut command);
+            assert_eq!(installed.code, Some(0), "{shell:?} {mask}: {installed:?}");
+            for folder in [".local", ".local/bin"] {
+                let mode = fs::metadata(sandbox.path(folder)).unwrap().permissions().mode();
+                assert_eq!(mode & 0o777, expected, "{shell:?} {mask}: {folder}");
+            }
+        }
+    }
+}
+
+#[test]
+fn root_installs_into_no_home_of_another_user() {
+    if is_not_root() {
+        return; // nobody else can give a folder away
+    }
+    for shell in present(&SHELLS) {
+        let sandbox = lived_in();
+        std::os::unix::fs::chown(sandbox.home(), Some(65_534), None).unwrap();
+        let before = sandbox.tree();
+        let refused = install(&sandbox, shell, &[]);
+        assert_eq!(refused.code, Some(1), "{shell:?}: {refused:?}");
+        assert!(refused.err.contains("belongs to another user"), "{refused:?}");
+        assert_same(&format!("{shell:?}"), &before, &sandbox.tree());
+        std::os::unix::fs::chown(sandbox.home(), Some(0), None).unwrap();
+    }
+}
+
+fn is_not_root() -> bool {
+    !rustix::process::geteuid().is_root()
+}
+
+#[test]
 fn installs_twice_as_once_and_leaves_no_trace() {
     for shell in present(&SHELLS) {
         let sandbox = lived_in();
