@@ -37,8 +37,8 @@ impl Record {
         named && self.key.len() <= LONGEST_KEY && self.subagent.iter().all(is_name) && self.at.is_a_date()
     }
 
-    /// Names of models and tools leave the machine, paths do not: of a model that is named by its file (as servers of local
-    /// models do) the last part stays.
+    /// Of a model or tool that is named by its file (as servers of local models do) the last part stays, behind a mark: it is for this
+    /// machine alone, and what is sent is no name with such a mark ([`wire::plain`]).
     pub fn strip_paths(&mut self) {
         let name = match &mut self.fact {
             Fact::Usage(usage) => &mut usage.model,
@@ -48,7 +48,7 @@ impl Record {
         let of_a_drive = || name.len() > 2 && name.is_char_boundary(1) && name[1..].starts_with(":\\");
         if name.starts_with(['/', '~', '\\']) || name.starts_with("file:") || of_a_drive() {
             let part = name.split(['/', '\\']).rfind(|part| !part.is_empty()).unwrap_or_default();
-            *name = part.to_owned();
+            *name = if part.is_empty() { String::new() } else { format!("{}{part}", wire::plain::FILE_MARK) };
         }
     }
 }
@@ -125,11 +125,12 @@ mod tests {
         for (name, kept) in [
             ("claude-opus-4-8", "claude-opus-4-8"),
             ("anthropic/claude-opus-4-8", "anthropic/claude-opus-4-8"),
-            ("/home/dev/secret/model.gguf", "model.gguf"),
-            ("~/models/llama/", "llama"),
-            ("file:///srv/m.gguf", "m.gguf"),
-            ("C:\\models\\m.gguf", "m.gguf"),
-            ("\\\\server\\share\\m", "m"),
+            ("/home/dev/secret/model.gguf", "…/model.gguf"),
+            ("~/models/llama/", "…/llama"),
+            ("file:///srv/m.gguf", "…/m.gguf"),
+            ("C:\\models\\m.gguf", "…/m.gguf"),
+            ("\\\\server\\share\\m", "…/m"),
+            ("…/m", "…/m"),
             ("/", ""),
             ("é:", "é:"),
         ] {
@@ -137,6 +138,8 @@ mod tests {
             record.strip_paths();
             let Fact::Usage(usage) = record.fact else { panic!() };
             assert_eq!(usage.model, kept, "{name}");
+            let is_path = kept.starts_with(wire::plain::FILE_MARK);
+            assert!(!is_path || wire::plain::model(kept) == "other", "no file's name is sent");
         }
     }
 

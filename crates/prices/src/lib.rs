@@ -266,6 +266,8 @@ fn spelled<T>(model: &str, find: impl Fn(&str) -> Option<T>) -> Option<T> {
 
 fn without_vendor(name: &str) -> &str {
     const PREFIXES: &[&str] = &[
+        // A model that is named by its file: prices of a user's own are set by the file's name.
+        wire::plain::FILE_MARK,
         "anthropic/",
         "openai/",
         "google/",

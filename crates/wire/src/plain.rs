@@ -35,17 +35,24 @@ pub fn name(text: &str) -> Cow<'_, str> {
     Cow::Borrowed(if plain { begin } else { OTHER })
 }
 
-/// A model. Vendors put theirs in front with a slash; a place on a disk begins with one, or with a dot or a tilde.
+/// Stands in the store before the last part of a path that an agent has for a model's or a tool's name. Nothing that begins with
+/// it is plain.
+pub const FILE_MARK: &str = "…/";
+
+/// How files with a model in them end. Such a name is a file's, also without its folder.
+const MODEL_FILES: [&str; 10] =
+    [".gguf", ".ggml", ".safetensors", ".llamafile", ".onnx", ".mlmodel", ".pt", ".pth", ".ckpt", ".bin"];
+
+/// A model. Vendors put theirs in front with a slash; a place on a disk begins with one, or with a dot or a tilde, and nothing of it
+/// is sent, as of no file.
 pub fn model(text: &str) -> Cow<'_, str> {
     // `<synthetic>` is what Claude Code calls its own messages.
     let bare = text.strip_prefix('<').and_then(|text| text.strip_suffix('>')).unwrap_or(text);
     // `[1m]` is Claude Code's mark of a long context.
     let plain = |text: &str| text.len() <= LONGEST_MODEL && text.split('/').all(|part| is_part(part, "[]#"));
-    if text.is_empty() || plain(bare) {
-        return Cow::Borrowed(text);
-    }
-    let last = text.rsplit(['/', '\\']).next().unwrap_or_default();
-    Cow::Borrowed(if plain(last) { last } else { OTHER })
+    let lower = bare.to_ascii_lowercase();
+    let is_file = MODEL_FILES.iter().any(|end| lower.ends_with(end));
+    Cow::Borrowed(if text.is_empty() || plain(bare) && !is_file { text } else { OTHER })
 }
 
 /// An id of an agent's own: of a message, a tool call, a conversation.
@@ -193,6 +200,7 @@ mod tests {
             ("-rf", "other"),
             ("(canary)", "other"),
             ("~/canary", "other"),
+            ("…/canary", "other"),
             ("C:\\canary", "other"),
         ] {
             assert_eq!(name(tool), sent, "{tool:?}");
@@ -201,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn models_keep_their_vendors_and_lose_their_folders() {
+    fn models_keep_their_vendors_and_files_are_not_named() {
         for (given, sent) in [
             ("claude-opus-4-8", "claude-opus-4-8"),
             ("<synthetic>", "<synthetic>"),
@@ -215,9 +223,14 @@ mod tests {
             ("qwen2.5-coder:7b", "qwen2.5-coder:7b"),
             ("claude-sonnet-4-5-20250929[1m]", "claude-sonnet-4-5-20250929[1m]"),
             ("", ""),
-            ("/home/dev/m.gguf", "m.gguf"),
-            ("./canary/m.gguf", "m.gguf"),
-            ("x//canary/m", "m"),
+            ("/home/dev/m.gguf", "other"),
+            ("./canary/m.gguf", "other"),
+            ("x//canary/m", "other"),
+            ("C:\\canary\\m", "other"),
+            ("canary.gguf", "other"),
+            ("…/canary", "other"),
+            ("models/canary-7b.Q4_K_M.GGUF", "other"),
+            ("models/gemini-2.5-pro", "models/gemini-2.5-pro"),
             ("canary words", "other"),
             ("/canary words", "other"),
         ] {
