@@ -26,8 +26,10 @@ pub enum NameError {
     Empty(&'static str),
     #[error("the {0} {1:?} begins with a dash, which commands would take for an option")]
     Dash(&'static str, String),
-    #[error("the {0} {1:?} holds a control character or a slash")]
+    #[error("the {0} {1:?} holds a slash, a control character or one that turns the writing direction")]
     Character(&'static str, String),
+    #[error("the {0} {1:?} is how a folder is called; choose another")]
+    Folder(&'static str, String),
     #[error("the {0} is longer than 100 characters")]
     Long(&'static str),
 }
@@ -51,10 +53,16 @@ fn check_as<'a>(what: &'static str, text: &'a str) -> Result<&'a str, NameError>
     match text {
         _ if text.trim().is_empty() => Err(NameError::Empty(what)),
         _ if text.starts_with('-') => Err(NameError::Dash(what, text.into())),
-        _ if text.chars().any(|c| c.is_control() || c == '/') => Err(NameError::Character(what, text.into())),
+        "." | ".." => Err(NameError::Folder(what, text.into())),
+        _ if text.chars().any(is_refused) => Err(NameError::Character(what, text.into())),
         _ if text.chars().count() > 100 => Err(NameError::Long(what)),
         _ => Ok(text),
     }
+}
+
+/// Whether no name holds it: a terminal could be steered by it, or a path made of it.
+fn is_refused(letter: char) -> bool {
+    letter == '/' || human::text::is_harmful(letter)
 }
 
 /// The name of an imported session: its own, made valid where needed, else one made of its agent and time.
@@ -71,7 +79,7 @@ fn tamed(name: &str, longest: usize) -> Option<String> {
     let name: String = name
         .trim_start_matches(|c: char| c == '-' || c.is_whitespace())
         .chars()
-        .map(|c| if c.is_control() || c == '/' { '-' } else { c })
+        .map(|c| if is_refused(c) { '-' } else { c })
         .take(longest)
         .collect();
     check(&name).ok().map(str::to_owned)
@@ -207,6 +215,8 @@ mod tests {
         for (name, tame) in [
             ("fix auth", Some("fix auth")),
             ("a/b\nc", Some("a-b-c")),
+            ("a\u{202e}b", Some("a-b")),
+            ("..", None),
             ("--force", Some("force")),
             (" - fix ", Some("fix")),
             (" - ", None),
@@ -251,7 +261,20 @@ mod tests {
         for good in ["fix-auth", "fix auth", "v1.2", "日本", "a"] {
             assert_eq!(check(good), Ok(good));
         }
-        for bad in ["", "  ", "-x", "a\nb", "a/b", "\u{1b}[31m", &"x".repeat(101)] {
+        for bad in [
+            "",
+            "  ",
+            "-x",
+            "a\nb",
+            "a/b",
+            ".",
+            "..",
+            "\u{1b}[31m",
+            "a\u{202e}b",
+            "\u{2066}a",
+            "a\u{2028}b",
+            &"x".repeat(101),
+        ] {
             assert!(check(bad).is_err(), "{bad:?}");
             let message = check_tag(bad).unwrap_err().to_string();
             assert!(message.contains("tag") && !message.contains("name"), "{message}");
