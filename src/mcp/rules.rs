@@ -85,7 +85,10 @@ pub fn word<'a>(what: &str, word: &'a str) -> Result<&'a str, ToolError> {
 /// A prompt or message. It is typed in the user's name, so it must be one.
 pub fn text(text: &str) -> Result<(), ToolError> {
     let refused = |message: &str, next: &str| Err(ToolError::new(ErrorCode::TextNotAllowed, message, next));
-    if text.trim().is_empty() {
+    // Where an agent may see the beginning: U+FEFF is white space to JavaScript, and others may be dropped on the way.
+    let seen =
+        text.trim_start_matches(|letter: char| letter.is_whitespace() || human::text::is_invisible(letter));
+    if seen.is_empty() {
         return refused("the text is empty", "send a text");
     }
     if text.len() > MAX_FRAME / 2 {
@@ -98,10 +101,16 @@ pub fn text(text: &str) -> Result<(), ToolError> {
         );
     }
     // The agents run such a line as a command of the user's, without asking.
-    if text.trim_start().starts_with('!') {
+    if seen.starts_with('!') {
         return refused(
             "a text that begins with ! would be run as a shell command without a question",
             "ask in words for what is to be done",
+        );
+    }
+    if seen.starts_with('/') && text.trim_start() != seen {
+        return refused(
+            "the text begins with characters that nobody sees, before a command",
+            "leave them out: a command begins with its slash",
         );
     }
     Ok(())
@@ -207,6 +216,13 @@ mod tests {
             ("a\rb", false),
             ("!rm -rf .", false),
             ("  !ls", false),
+            ("\u{feff}!ls", false),
+            ("\u{200b} \u{2060}!ls", false),
+            ("\u{feff}/clear", false),
+            (" /clear", true),
+            ("\u{feff}", false),
+            ("\u{feff}Fix it", true),
+            ("a\u{200d}!", true),
         ] {
             assert_eq!(text(message).is_ok(), right, "{message:?}");
         }

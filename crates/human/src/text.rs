@@ -18,6 +18,12 @@ pub fn is_harmful(letter: char) -> bool {
     letter.is_control() || is_bidirectional(letter) || matches!(letter, '\u{2028}' | '\u{2029}')
 }
 
+/// Whether nobody sees it, though it is no white space: marks of byte order, joiners, fillers, marks that stand on another letter.
+pub fn is_invisible(letter: char) -> bool {
+    letter.width() == Some(0)
+        || matches!(letter, '\u{ad}' | '\u{feff}' | '\u{3164}' | '\u{ffa0}' | '\u{2800}')
+}
+
 /// Those that reorder what stands around them. The plain marks (U+200E, U+200F) do not, and right-to-left text needs them.
 fn is_bidirectional(letter: char) -> bool {
     matches!(letter, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{206f}')
