@@ -7,6 +7,7 @@ mod proxy;
 mod sessions;
 
 use std::ffi::{OsStr, OsString};
+use std::io::Write;
 use std::time::Duration;
 
 use clap::builder::Styles;
@@ -414,6 +415,29 @@ pub enum CommandLine {
 pub struct Refusal {
     pub text: clap::error::Error,
     pub code: u8,
+}
+
+impl Refusal {
+    /// clap repeats what was typed as it is, and on a terminal that takes colours a sequence in it would be obeyed.
+    pub fn print(&self) -> std::io::Result<()> {
+        if std::env::args_os().skip(1).all(|arg| is_harmless(&arg.to_string_lossy())) {
+            return self.text.print();
+        }
+        let text = self.in_plain_words();
+        if self.text.use_stderr() {
+            std::io::stderr().write_all(text.as_bytes())
+        } else {
+            std::io::stdout().write_all(text.as_bytes())
+        }
+    }
+
+    fn in_plain_words(&self) -> String {
+        human::text::clean_lines(&self.text.render().to_string()).into_owned()
+    }
+}
+
+fn is_harmless(text: &str) -> bool {
+    !text.chars().any(human::text::is_harmful)
 }
 
 /// Usage errors before an agent started, as `env` and `nohup` have it.

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use codemie::cli::{self, Command, CommandLine, LaunchTarget, Refusal, RunOptions};
+use codemie::cli::{self, Command, CommandLine, LaunchTarget, RunOptions};
 use codemie::home::Home;
 use codemie::output::failure::{Output, format_error, shown};
 use codemie::output::screen::Screen;
@@ -29,9 +29,9 @@ fn main() -> ExitCode {
     match cli::parse(args) {
         Ok(CommandLine::Run { options, target, args }) => run(&options, target, args),
         Ok(CommandLine::Manage(command)) => manage(&command),
-        Err(Refusal { text, code }) => {
-            let _ = text.print();
-            ExitCode::from(code)
+        Err(refusal) => {
+            let _ = refusal.print();
+            ExitCode::from(refusal.code)
         }
     }
 }

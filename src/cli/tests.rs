@@ -11,6 +11,17 @@ fn parsed(line: &[&str]) -> String {
 }
 
 #[test]
+fn what_a_terminal_would_obey_is_not_in_a_refusal() {
+    for word in ["\u{1b}]0;owned\u{7}", "\u{1b}[31mred", "\u{9b}31m", "a\u{202e}b", "ok"] {
+        let Err(refusal) = parse(vec![word.into()]) else { panic!("{word:?} is a command") };
+        let text = refusal.in_plain_words();
+        assert!(text.contains("subcommand") && text.contains('\n'), "{text:?}");
+        assert!(is_harmless(&text.replace('\n', "")), "{text:?}");
+        assert_eq!(is_harmless(word), word == "ok");
+    }
+}
+
+#[test]
 fn everything_after_the_agents_name_is_the_agents() {
     for (line, expected) in [
         (&["claude"][..], "claude []"),
