@@ -260,6 +260,10 @@ fn running_window(view: &View<'_>, agent: &str, now: Timestamp) -> Result<Option
     let slot = now.0.div_euclid(QUARTER);
     let mut spent = Vec::new();
     for (at, cost) in view.spent_by_quarter(agent, slot - LOOK_BACK)? {
+        // A clock that was wrong, here or where the call was recorded: no window of now begins then.
+        if at > slot {
+            continue;
+        }
         if spent.last().is_some_and(|(later, _)| later - at >= GAP) {
             break;
         }
@@ -425,6 +429,30 @@ mod tests {
         );
         let unknown = line("never seen");
         assert_eq!((unknown.session, dollars(unknown.today)), (None, Some(11)));
+    }
+
+    #[test]
+    fn a_call_of_the_future_begins_no_window_of_now() {
+        use crate::session::lifecycle::ConversationStart;
+        use crate::session::tests::{World, usage};
+
+        let mut world = World::new();
+        let (_, started) = world.start(ConversationStart::Fresh);
+        world.bind(started.session, "a").unwrap();
+        let call = |world: &mut World, n: u64, at: Timestamp| {
+            let mut call = usage(&format!("m{n}"), at, 1);
+            call.cost = Some(PicoDollars(1_000_000_000_000));
+            world.feed(started.session, n, &[call]);
+        };
+        let now = world.now;
+        let window =
+            |world: &mut World| world.store.read(|view| running_window(view, "claude", now)).unwrap();
+        call(&mut world, 1, Timestamp(now.0 + 400 * 24 * HOUR));
+        assert_eq!(window(&mut world).map(|window| window.used), None);
+        call(&mut world, 2, now);
+        let found = window(&mut world).unwrap();
+        assert_eq!(found.used, WindowUse::Cost(PicoDollars(1_000_000_000_000)), "that one alone");
+        assert!(found.end.is_some_and(|end| end > now && end.0 <= now.0 + 5 * HOUR));
     }
 
     #[test]
