@@ -57,6 +57,10 @@ pub(super) fn line(report: &StopReport) -> String {
         None => String::new(),
     };
     match report.result {
+        StopResult::Stopped if report.unrecorded => format!(
+            "{name} has been stopped{redirected}, but that could not be stored: it counts as interrupted. \
+             `codemie doctor` says what is wrong with the store."
+        ),
         StopResult::Stopped => format!("{name} has been stopped{redirected}."),
         StopResult::EndedBefore => format!("{name} had ended before{redirected}."),
         StopResult::Survived => {
@@ -81,8 +85,11 @@ mod tests {
             redirected_from: None,
             result: StopResult::Stopped,
             survivors: Vec::new(),
+            unrecorded: false,
         };
         assert_eq!(line(&report), "fix-auth has been stopped.");
+        let unrecorded = StopReport { unrecorded: true, ..report.clone() };
+        assert!(line(&unrecorded).contains("could not be stored: it counts as interrupted"));
         let survived = StopReport {
             result: StopResult::Survived,
             survivors: vec!["sleep 600 (pid 7)".into()],

@@ -11,7 +11,7 @@ use crate::launch::stop::{self, CannotStop};
 use crate::launch::{Origin, lineage};
 use crate::store::{self, Realm, RunRow, SessionRow, Store, View};
 use terminal::process::{Processes, SystemProcesses};
-use wire::SessionId;
+use wire::{SessionId, Status};
 
 /// What became of one session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -24,6 +24,9 @@ pub struct StopReport {
     pub result: StopResult,
     /// Processes that survived even KILL, as people know them.
     pub survivors: Vec<String>,
+    /// Everything is gone, but nobody could store that it was stopped (a full disk): it counts as interrupted.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub unrecorded: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -83,10 +86,23 @@ pub fn stop_one(
         let row = find::session(view, wanted, origin)?;
         Ok::<_, StopError>(running(view, row)?)
     })?;
-    let report = stop_session(found, home, grace);
+    let mut report = stop_session(found, home, grace);
     // What was killed has stored no END.
     open::recover(store, home);
+    mark_unrecorded(store, report.as_mut().ok());
     report
+}
+
+/// Looks up whether the ends of stopped sessions are stored as such.
+fn mark_unrecorded<'a>(store: &mut Store, reports: impl IntoIterator<Item = &'a mut StopReport>) {
+    for report in reports.into_iter().filter(|report| report.result == StopResult::Stopped) {
+        let row = store.read(|view| view.session(report.session_id));
+        report.unrecorded = match row {
+            Ok(Some(row)) => row.is_active() || row.status == Some(Status::Interrupted),
+            Ok(None) => false,
+            Err(_) => true,
+        };
+    }
 }
 
 /// Stops every session of this user's that codemie runs and that can be seen from here, the one that `origin` lies in last. One that fails hides no other.
@@ -130,6 +146,7 @@ pub fn stop_all(
     });
     reports.extend(last.map(|last| stop_session(last, home, grace)));
     open::recover(store, home);
+    mark_unrecorded(store, reports.iter_mut().flatten());
     Ok(reports)
 }
 
@@ -147,7 +164,15 @@ fn stop_session(found: RunningSession, home: &Home, grace: Duration) -> Result<S
         (false, true) => StopResult::Stopped,
         (false, false) => StopResult::Survived,
     };
-    Ok(StopReport { session_id: session.id, name: session.name, redirected_from, result, survivors })
+    let unrecorded = false;
+    Ok(StopReport {
+        session_id: session.id,
+        name: session.name,
+        redirected_from,
+        result,
+        survivors,
+        unrecorded,
+    })
 }
 
 #[cfg(test)]
