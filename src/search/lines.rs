@@ -92,11 +92,12 @@ fn passing(
     each: &mut dyn FnMut(usize, &[u8]) -> bool,
 ) -> bool {
     let Some((first, others)) = sieves.split_first() else { return true };
-    while let Some(found) = first.find(bytes, at) {
+    let mut places = first.places(bytes);
+    while let Some(found) = places.next(at) {
         let begin = memchr::memrchr(b'\n', &bytes[at..found]).map_or(at, |newline| at + newline + 1);
         let end = memchr::memchr(b'\n', &bytes[found..]).map_or(bytes.len(), |newline| found + newline);
         let line = &bytes[begin..end];
-        if others.iter().all(|sieve| sieve.find(line, 0).is_some()) && !each(begin, line) {
+        if others.iter().all(|sieve| sieve.passes(line)) && !each(begin, line) {
             return false;
         }
         at = (end + 1).min(bytes.len());

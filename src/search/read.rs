@@ -218,7 +218,7 @@ impl Work<'_> {
                         false
                     })?,
                     Opened::Rows(rows) => rows.read(0, &mut |_, row| {
-                        may_contain |= first.iter().all(|sieve| sieve.find(row, 0).is_some());
+                        may_contain |= first.iter().all(|sieve| sieve.passes(row));
                         !may_contain
                     })?,
                 }

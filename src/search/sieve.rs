@@ -5,12 +5,13 @@
 //! the reader of conversations decides then.
 //!
 //! Of a word its rarest part is looked for that JSON never spells otherwise (letters, digits, most signs), in capitals and small
-//! letters; beside it any letter of that part as `\uXXXX`.
+//! letters; beside it any letter of that part as `\uXXXX`. Letters beyond ASCII that become ASCII ones without their case (`ß` is `ss`)
+//! are looked for in a search of their own: few files have any, and among the others they would make each search slower.
 
 use aho_corasick::AhoCorasick;
 use aho_corasick::packed::Searcher;
 
-use super::word::{Word, fold};
+use super::word::{Word, letters_with};
 
 /// Letters looked for at once. Why three: eight spellings of their cases, which is as many as the fastest search takes, and
 /// already rare.
@@ -21,6 +22,8 @@ const LETTERS: usize = 3;
 pub(super) struct Sieve {
     search: Finder,
     part: Part,
+    /// Letters beyond ASCII that hold one of a run's letters without their case.
+    others: Option<Finder>,
 }
 
 /// What is looked for.
@@ -65,7 +68,12 @@ impl Sieve {
     pub(super) fn new(word: &Word) -> Option<Self> {
         let part = Part::of(word.folded())?;
         let search = Finder::new(&part.patterns())?;
-        Some(Self { search, part })
+        let others = match &part {
+            Part::Run { letters, .. } => spellings(&run_others(letters)),
+            Part::Letter(_) => Vec::new(),
+        };
+        let others = if others.is_empty() { None } else { Some(Finder::new(&others)?) };
+        Some(Self { search, part, others })
     }
 
     /// How seldom what is looked for is found by chance: the higher, the better.
@@ -79,8 +87,18 @@ impl Sieve {
         }
     }
 
-    /// A place in `bytes`, from `at` on, that may belong to the word. `bytes` must begin with a line.
-    pub(super) fn find(&self, bytes: &[u8], mut at: usize) -> Option<usize> {
+    /// Whether a line may hold the word.
+    pub(super) fn passes(&self, line: &[u8]) -> bool {
+        self.places(line).next(0).is_some()
+    }
+
+    /// The places in `bytes` that may belong to the word. `bytes` must begin with a line.
+    pub(super) fn places<'a>(&'a self, bytes: &'a [u8]) -> Places<'a> {
+        Places { sieve: self, bytes, spelled: Ahead::default(), other: Ahead::default() }
+    }
+
+    /// A place of the part in its own letters, from `at` on.
+    fn spelled(&self, bytes: &[u8], mut at: usize) -> Option<usize> {
         loop {
             let found = self.search.find(bytes, at)?;
             if self.part.is_at(bytes, found) {
@@ -88,6 +106,59 @@ impl Sieve {
             }
             at = found + 1;
         }
+    }
+}
+
+/// Places where a word may be, in order.
+#[derive(Debug)]
+pub(super) struct Places<'a> {
+    sieve: &'a Sieve,
+    bytes: &'a [u8],
+    spelled: Ahead,
+    other: Ahead,
+}
+
+impl Places<'_> {
+    /// The first place from `at` on, which must not be before the last one asked for.
+    pub(super) fn next(&mut self, at: usize) -> Option<usize> {
+        let spelled = self.spelled.from(at, |at| self.sieve.spelled(self.bytes, at));
+        let Some(others) = &self.sieve.others else { return spelled };
+        let other = self.other.from(at, |at| other_letter(others, self.bytes, at));
+        [spelled, other].into_iter().flatten().min()
+    }
+}
+
+/// What a search found last. It is kept, so that two searches side by side read no bytes twice.
+#[derive(Debug, Default)]
+enum Ahead {
+    #[default]
+    Unknown,
+    At(usize),
+    None,
+}
+
+impl Ahead {
+    fn from(&mut self, at: usize, find: impl FnOnce(usize) -> Option<usize>) -> Option<usize> {
+        match *self {
+            Self::None => None,
+            Self::At(found) if found >= at => Some(found),
+            Self::At(_) | Self::Unknown => {
+                let found = find(at);
+                *self = found.map_or(Self::None, Self::At);
+                found
+            }
+        }
+    }
+}
+
+/// Where one of these letters is, from `at` on: itself, or its digits behind `\u`.
+fn other_letter(others: &Finder, bytes: &[u8], mut at: usize) -> Option<usize> {
+    loop {
+        let found = others.find(bytes, at)?;
+        if !bytes[found].is_ascii() || bytes[..found].ends_with(b"\\u") {
+            return Some(found);
+        }
+        at = found + 1;
     }
 }
 
@@ -133,14 +204,8 @@ impl Part {
                 patterns
             }
             Self::Letter(wanted) => {
-                // Letters with cases are all below this; only small ones have others beside them.
-                let last = if wanted.is_lowercase() { '\u{1ffff}' } else { '\u{80}' };
-                let others = ('\u{80}'..=last).filter(|letter| letter != wanted && fold(*letter) == *wanted);
-                let same: Vec<char> = others.chain([*wanted]).collect();
-                let spelled = same.iter().map(|letter| letter.to_string().into_bytes());
-                // The first of two units stands for both.
-                let units = same.iter().map(|letter| letter.encode_utf16(&mut [0; 2])[0]);
-                spelled.chain(units.flat_map(|unit| in_any_case(&format!("{unit:04x}")))).collect()
+                let same: Vec<char> = letter_others(*wanted).chain([*wanted]).collect();
+                spellings(&same)
             }
         }
     }
@@ -170,9 +235,28 @@ impl Part {
                 u8::try_from(unit).is_ok_and(|byte| letters.contains(&byte.to_ascii_lowercase()))
             }
             // Half of a letter that takes two may be any of them.
-            Self::Letter(wanted) => char::from_u32(unit.into()).is_none_or(|letter| fold(letter) == *wanted),
+            Self::Letter(wanted) => char::from_u32(unit.into()).is_none_or(|letter| {
+                letter == *wanted || letter_others(*wanted).any(|other| other == letter)
+            }),
         }
     }
+}
+
+/// Letters beyond ASCII that hold one of these without their case.
+fn run_others(letters: &[u8]) -> Vec<char> {
+    letters_with(|folding| folding.bytes().any(|byte| letters.contains(&byte))).collect()
+}
+
+/// Other letters that are this one without their case, or hold it.
+fn letter_others(wanted: char) -> impl Iterator<Item = char> {
+    letters_with(move |folding| folding.contains(wanted))
+}
+
+/// The letters as a file has them: in UTF-8, or as the digits of `\uXXXX`, of which the first of two units stands for both.
+fn spellings(letters: &[char]) -> Vec<Vec<u8>> {
+    let spelled = letters.iter().map(|letter| letter.to_string().into_bytes());
+    let units = letters.iter().map(|letter| letter.encode_utf16(&mut [0; 2])[0]);
+    spelled.chain(units.flat_map(|unit| in_any_case(&format!("{unit:04x}")))).collect()
 }
 
 /// All spellings of a number in hexadecimal digits.
@@ -210,13 +294,14 @@ fn rarity(letters: &[u8]) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
     use std::fmt::Write;
 
     use super::*;
 
     fn passes(word: &str, line: &str) -> bool {
         let sieve = Sieve::new(&Word::new(word).unwrap()).unwrap();
-        sieve.find(line.as_bytes(), 0).is_some()
+        sieve.passes(line.as_bytes())
     }
 
     /// Every spelling of a text that contains the word must pass; what cannot contain it should not.
@@ -235,6 +320,14 @@ mod tests {
             ("/", "no", false),
             ("<div>", r#"{"text":"\u003cdiv\u003e"}"#, true),
             ("größe", r#"{"text":"gr\u00f6\u00dfe"}"#, true),
+            ("GRÖSSE", r#"{"text":"größe"}"#, true),
+            ("GRÖSSE", r#"{"text":"gr\u00f6\u00dfe"}"#, true),
+            ("gros", r#"{"text":"groß"}"#, true),
+            ("größe", r#"{"text":"GRÖSSE"}"#, true),
+            ("office", "o\u{fb03}ce", true),
+            ("office", r#"{"text":"o\uFB03ce"}"#, true),
+            ("office", "o fb03 ce", false),
+            ("k", "5 \u{212a}", true),
             ("ö", r#"{"text":"K\u00d6LN"}"#, true),
             ("ö", r#"{"text":"K\u00D6LN"}"#, true),
             ("ö", r#"{"text":"00d6"}"#, false),
@@ -247,7 +340,8 @@ mod tests {
             ("😀", r#"{"text":"\u65e5"}"#, false),
             ("x", "X", true),
             ("ab", "xAB", true),
-            ("Σ", "ς", false),
+            ("Σ", "ς", true),
+            ("Σ", "s", false),
             ("Σ", "σ", true),
         ] {
             assert_eq!(passes(word, line), expected, "{word:?} in {line}");
@@ -255,9 +349,38 @@ mod tests {
     }
 
     #[test]
+    fn each_letter_passes_for_all_that_it_becomes_without_its_case() {
+        let mut by_part: BTreeMap<char, Vec<char>> = BTreeMap::new();
+        for letter in letters_with(|_| true) {
+            for part in Word::new(&letter.to_string()).unwrap().folded().chars() {
+                by_part.entry(part).or_default().push(letter);
+            }
+        }
+        assert!(by_part.len() > 1000, "{}", by_part.len());
+        for (part, letters) in by_part {
+            let sieve = Sieve::new(&Word::new(&part.to_string()).unwrap()).unwrap();
+            for letter in letters {
+                assert!(sieve.passes(letter.to_string().as_bytes()), "{part:?} in {letter:?}");
+                let unit = letter.encode_utf16(&mut [0; 2])[0];
+                assert!(sieve.passes(format!("\\u{unit:04x}").as_bytes()), "{part:?} in {letter:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn places_come_in_order_whatever_they_are_spelled_with() {
+        let sieve = Sieve::new(&Word::new("ss").unwrap()).unwrap();
+        let mut places = sieve.places("a ss ß SS".as_bytes());
+        let found = [0, 3, 6, 9].map(|at| places.next(at));
+        assert_eq!(found, [Some(2), Some(5), Some(8), None]);
+    }
+
+    #[test]
     fn any_json_spelling_of_any_text_passes() {
-        const LETTERS: [char; 16] =
-            ['a', 'K', 'z', '0', '-', '"', '\\', '/', '\n', ' ', '<', 'ß', 'É', '語', '😀', '\u{7f}'];
+        const LETTERS: [char; 20] = [
+            'a', 'K', 's', 'z', '0', '-', '"', '\\', '/', '\n', ' ', '<', 'ß', 'É', '語', '😀', '\u{7f}',
+            '\u{130}', '\u{212a}', '\u{fb03}',
+        ];
         let mut seed = 7_u64;
         let mut next = |below: usize| {
             seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
