@@ -8,12 +8,23 @@ use std::path::{Path, PathBuf};
 
 use system::file::{create_private, is_absent};
 
+/// A variable of this process. Where `HOME` is not set (`env -i`, services), it is the folder that the system's database of users
+/// has for this one: agents look for their own files there, too.
+pub fn own_var(name: &str) -> Option<OsString> {
+    let value = std::env::var_os(name);
+    if name == "HOME" && value.as_ref().is_none_or(|home| home.is_empty()) {
+        return std::env::home_dir().filter(|home| home.is_absolute()).map(PathBuf::into_os_string).or(value);
+    }
+    value
+}
+
 /// The folder, resolved from the environment but not yet touched.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Home(PathBuf);
 
 impl Home {
-    /// `None` when neither `CODEMIE_HOME` nor `HOME` says where to go.
+    /// `None` when neither `CODEMIE_HOME` nor `HOME` says where to go. Variables of this process are asked for through
+    /// [`own_var`], which knows a home folder where none is set.
     pub fn from_env(var: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let set = |name: &str| var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
         set("CODEMIE_HOME").or_else(|| set("HOME").map(|home| home.join(".codemie"))).map(Self)

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use codemie::cli::{self, Command, CommandLine, LaunchTarget, RunOptions};
-use codemie::home::Home;
+use codemie::home::{Home, own_var};
 use codemie::output::failure::{Output, format_error, shown};
 use codemie::output::screen::Screen;
 use codemie::{cmd, registry};
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     }
     // Several times a minute, while somebody types: before anything is parsed.
     if args == ["statusline"] {
-        let home = Home::from_env(|name| std::env::var_os(name));
+        let home = Home::from_env(own_var);
         return cmd::statusline::print(home.as_ref(), &mut io::stdout());
     }
     match cli::parse(args) {
@@ -51,7 +51,7 @@ fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> ExitC
 }
 
 fn manage(command: &Command) -> ExitCode {
-    let home = Home::from_env(|name| std::env::var_os(name));
+    let home = Home::from_env(own_var);
     // Not locked: the MCP server writes from a thread of its own.
     let (out, err) = (io::stdout(), io::stderr());
     let mut out = Output(Screen::new(out, terminal::is_terminal(&io::stdout())));

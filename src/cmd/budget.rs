@@ -11,7 +11,7 @@ use super::{Failure, USAGE};
 use crate::budget::{Budget, Per, Standing, Subject, Which, Window, raise_command, standing};
 use crate::cli::{self, BudgetAction};
 use crate::config::{Config, edit};
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::launch::{Origin, lineage};
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
@@ -26,7 +26,7 @@ use terminal::process::{Processes, SystemProcesses};
 use wire::{PicoDollars, Pid, Timestamp};
 
 pub fn run(args: &cli::Budget, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let config = Config::load(Some(&home.config_file()), |name| std::env::var_os(name), registry::names());
+    let config = Config::load(Some(&home.config_file()), own_var, registry::names());
     match &args.action {
         None => show(&config.budgets, home, false, out)?,
         Some(BudgetAction::Show { json }) => show(&config.budgets, home, *json, out)?,

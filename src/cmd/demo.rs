@@ -11,7 +11,7 @@ use super::browser;
 use crate::agent::{Agent, Follow};
 use crate::cli;
 use crate::demo::{self, Demo, report};
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::launch::{self, Origin, RunResult, SESSION_VARIABLE, lineage, note, wrap};
 use crate::output::Style;
 use crate::output::failure::format_error;
@@ -73,7 +73,7 @@ pub fn run(
                 if !args.quiet {
                     write!(out, "{}", received(events, &entrance))?;
                 }
-                if args.open && !browser::show(&entrance, home, |name| std::env::var_os(name)) {
+                if args.open && !browser::show(&entrance, home, own_var) {
                     let address = if args.quiet { &entrance } else { "use the address" };
                     writeln!(err, "codemie: no browser to open: {address}")?;
                 }

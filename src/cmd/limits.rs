@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 use super::format::{costs, number};
 use crate::cli::Limits;
 use crate::config::prices::price_list;
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::output::progress::Bar;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
@@ -29,7 +29,7 @@ pub fn run(args: &Limits, home: &Home, out: &mut dyn Write) -> anyhow::Result<Ex
     let scanner = Scanner {
         folder: home.scans(),
         agents: registry::AGENTS,
-        var: &|name| std::env::var_os(name),
+        var: &own_var,
         days: Days::of(zone.clone()),
         prices: &prices,
         watch: bar.as_ref().map(|bar| bar as &dyn Progress),

@@ -9,7 +9,7 @@ use anyhow::Context;
 
 use crate::cli::{BreakdownBy, Usage, UsageBy, UsageOrder};
 use crate::config::prices::price_list;
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::output::failure::shown;
 use crate::output::progress::Bar;
 use crate::output::{Style, json};
@@ -40,7 +40,7 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
     let scanner = Scanner {
         folder: home.scans(),
         agents: registry::AGENTS,
-        var: &|name| std::env::var_os(name),
+        var: &own_var,
         days: Days::of(system::zone::local()),
         prices: &prices,
         watch: bar.as_ref().map(|bar| bar as &dyn Progress),

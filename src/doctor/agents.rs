@@ -11,7 +11,7 @@ use super::shells::{self, Mode, ShellAnswer};
 use super::{Examined, Finding, Level, Patient};
 use crate::agent::Agent;
 use crate::config::Config;
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::launch::{Origin, detour};
 use crate::shim::files::{DiskFiles, Files};
 use crate::shim::install::{ShimState, Shims};
@@ -23,18 +23,11 @@ use human::shell;
 
 pub fn examine(patient: &Patient<'_>) -> Examined {
     let config_file = patient.home.as_ref().map(Home::config_file);
-    let config = Config::load(config_file.as_deref(), |name| std::env::var_os(name), patient.agents);
+    let config = Config::load(config_file.as_deref(), own_var, patient.agents);
     let reals: Vec<_> = patient
         .agents
         .iter()
-        .map(|agent| {
-            crate::shim::real_binary(
-                agent,
-                config.agent(agent).path.as_deref(),
-                &|name| std::env::var_os(name),
-                None,
-            )
-        })
+        .map(|agent| crate::shim::real_binary(agent, config.agent(agent).path.as_deref(), &own_var, None))
         .collect();
     // Each of these may take seconds, so all are asked at once.
     let (asked, versions) = std::thread::scope(|scope| {
@@ -126,7 +119,7 @@ fn shell_name<'a>(patient: &'a Patient<'_>) -> &'a str {
 /// What is worth knowing of the agent's own set-up.
 fn set_up(agent: &str, real: Option<&Path>, config: &Config, patient: &Patient<'_>) -> Vec<Finding> {
     let settings = config.agent(agent);
-    let var = |name: &str| std::env::var_os(name);
+    let var = own_var;
     let remarks = crate::registry::called(agent).map(|known| {
         // As the next run will know it, which may be less than what the program has just answered.
         let noted =

@@ -7,7 +7,7 @@ use reqwest::Url;
 use super::{Finding, Level, Patient};
 use crate::config::{Config, Delivery, Settings, Source};
 use crate::forward::{CODEMIE_V1, NATIVE, Sinks, ask_all, local_token};
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::store::{Error, SinkCount, SinkRow, Store};
 use human::counted;
 use system::clock::{Clock, SystemClock};
@@ -21,7 +21,7 @@ const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
 pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
     let Some(home) = &patient.home else { return Vec::new() };
-    let config = Config::load(Some(&home.config_file()), |name| std::env::var_os(name), patient.agents);
+    let config = Config::load(Some(&home.config_file()), own_var, patient.agents);
     // A store that cannot be read is the sessions' finding.
     let mut findings = if home.database().exists() {
         examine_store(home, &config.delivery).unwrap_or_default()
@@ -101,7 +101,7 @@ fn place(name: &str, home: &Home, delivery: &Delivery) -> String {
     };
     let Some(url) = url else { return name.to_owned() };
     let token = (name == NATIVE).then(|| {
-        let mut settings = Settings::read(Some(&home.config_file()), |name| std::env::var_os(name));
+        let mut settings = Settings::read(Some(&home.config_file()), own_var);
         let source = settings.get("backend.token").map(|(_, source)| source);
         token(source, local_token(home, url).is_some())
     });

@@ -3,7 +3,7 @@
 use super::hosts::unknown_hosts;
 use super::{Finding, Patient};
 use crate::config::Config;
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::registry;
 use crate::report::budget;
 use crate::store::{Error, Filter, Show, Store};
@@ -50,8 +50,7 @@ fn examine_store(home: &Home) -> Result<Vec<Finding>, Error> {
                 "nothing to do: agents that were started inside a run without codemie made them",
             ));
         }
-        let config =
-            Config::load(Some(&home.config_file()), |name| std::env::var_os(name), registry::names());
+        let config = Config::load(Some(&home.config_file()), own_var, registry::names());
         let not_enforced = budget::not_enforced(view, &config.budgets)?;
         if !not_enforced.is_empty() {
             findings.push(Finding::warn(

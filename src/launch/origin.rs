@@ -5,6 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
+use crate::home::own_var;
 use terminal::ProgramSpec;
 
 /// Variables and folder: those of this process, or those of another process that asks for the launch.
@@ -29,7 +30,7 @@ impl Origin {
     pub fn var(&self, name: &str) -> Option<OsString> {
         match &self.variables {
             Some(variables) => variables.get(OsStr::new(name)).cloned(),
-            None => std::env::var_os(name),
+            None => own_var(name),
         }
     }
 

@@ -2,7 +2,7 @@
 //! followed.
 
 use std::cell::RefCell;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
 use super::detour::{Detour, Traveller};
@@ -106,14 +106,18 @@ pub fn prepare(
 ) -> Result<Prepared, NotFound> {
     let LaunchRequest { target, args, labels, session, summary, proxy } = request;
     let (run, session) = (world.ids.run(), session.unwrap_or_else(|| world.ids.session()));
+    let bypass = origin.var(BYPASS_VARIABLE).is_some_and(|value| value == "1");
     let mut start = match &target {
+        LaunchTarget::Command(command) if bypass => {
+            return Ok(Prepared::Execute(Start::of_command(command, args).launch));
+        }
         LaunchTarget::Command(command) => {
             Start { detour: Detour::of_other(proxy, &target), ..Start::of_command(command, args) }
         }
         LaunchTarget::Agent(agent) => {
             let agent_config = config.agent(agent.name());
             let call = located(*agent, args, &agent_config, origin, world)?;
-            if stands_aside(call.kind(), origin.var(BYPASS_VARIABLE).as_deref()) {
+            if bypass || call.kind() == InvocationKind::NotAConversation {
                 return Ok(Prepared::Execute(call.launch));
             }
             let detour = |args: &[OsString], version: Option<&str>| {
@@ -169,11 +173,6 @@ pub fn prepare(
         home: home.clone(),
     };
     Ok(Prepared::Wrap { launch: start.launch, plan: Some(Box::new(plan)), assigned, unnamed, detour })
-}
-
-/// Whether the program is executed in our place: no conversation is to be expected, or the user wants it.
-fn stands_aside(kind: InvocationKind, bypass: Option<&OsStr>) -> bool {
-    kind == InvocationKind::NotAConversation || bypass.is_some_and(|value| value == "1")
 }
 
 /// An agent's binary, and the call that was made of it.

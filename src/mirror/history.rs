@@ -18,7 +18,7 @@ use super::titles::UnwrappedTitles;
 use super::{BATCH, Error, LocalMirror};
 use crate::config::prices::price_list;
 use crate::forward::foreign::{life, session_id};
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::launch::Origin;
 use crate::registry;
 use crate::scan::{Days, ForeignSession, ForeignSessions, Scanner};
@@ -261,7 +261,7 @@ async fn brought_up_to_date(mirror: &mut Option<HistoryMirror>, home: &Home) -> 
         Some(open) => open,
         None => HistoryMirror::open(home).await?,
     };
-    open.catch_up(&|name| std::env::var_os(name)).await?;
+    open.catch_up(&own_var).await?;
     let storage = open.storage();
     *mirror = Some(open);
     Ok(storage)

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use super::settings::{ProxySettings, RouteAuth, RouteSettings, new_secret, own_authorities, route_auth};
 use crate::agent::VendorApi;
 use crate::config::Config;
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::registry;
 use system::file::{create_private, text_at_most};
 use wire::Ids;
@@ -75,7 +75,7 @@ pub fn settings(
         let given = upstreams.iter().rev().find(|(name, _)| name == api.name).map(|(_, url)| url.clone());
         let upstream =
             given.or_else(|| configured.upstream.clone()).unwrap_or_else(|| api.upstream.to_owned());
-        let auth = route_auth(&configured, &upstream, |name| std::env::var_os(name));
+        let auth = route_auth(&configured, &upstream, own_var);
         if let Some(RouteAuth::Missing { why }) = &auth {
             return Err(format!("no credential for the gateway of {agent}: {why}"));
         }
@@ -93,7 +93,7 @@ pub fn settings(
         port,
         secret: token,
         routes: routes.collect::<Result<_, String>>()?,
-        ca_file: own_authorities(config.delivery.ca_file.clone(), |name| std::env::var_os(name)),
+        ca_file: own_authorities(config.delivery.ca_file.clone(), own_var),
         log_level: Some(config.log_level.clone()),
         leading: Vec::new(),
     })

@@ -17,7 +17,7 @@ use super::settings::{ProxySettings, RouteSettings};
 use crate::agent::{Agent, CallIdentity, Repeats};
 use crate::config::Config;
 use crate::forward;
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::meter::proxied::ProxiedCall;
 use crate::meter::quota::QuotaReport;
 use crate::meter::record::{ApiError, Usage};
@@ -385,8 +385,7 @@ impl Book {
         if let Err(error) = publish::publish(store, &self.home, SystemClock.now()) {
             tracing::warn!("records of sessions are not published: {error}");
         }
-        let config =
-            Config::load(Some(&self.home.config_file()), |name| std::env::var_os(name), registry::names());
+        let config = Config::load(Some(&self.home.config_file()), own_var, registry::names());
         if config.delivery.any() {
             forward::spawn_delivery(&self.home);
         }

@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::config::Notify;
+use crate::home::own_var;
 use crate::live::events::EventLog;
 use crate::live::{UnhostedSession, UnhostedWatch};
 use crate::store::Surroundings;
@@ -210,7 +211,7 @@ impl RunNotices {
         }
         let agent = seen.session.agent;
         let watch = self.watch.get_or_insert_with(|| UnhostedWatch::of(agent));
-        let var = |name: &str| seen.surroundings.get(name).unwrap_or_else(|| std::env::var_os(name));
+        let var = |name: &str| seen.surroundings.get(name).unwrap_or_else(|| own_var(name));
         let state = watch.look(&seen.session, &var, &SystemProcesses, now).clone();
         // What happened before this run is no news.
         let reported = *self.reported.get_or_insert_with(|| watch.log().last());

@@ -12,7 +12,7 @@ use super::exit_note;
 use super::follow::{Follower, News, read_title};
 use crate::agent::Trail;
 use crate::config::prices::price_list;
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::registry;
 use crate::remote::address;
 use crate::session::{self, publish::publish};
@@ -122,7 +122,7 @@ fn read_to_end(
 fn files_of(run: &RunRow, session: &SessionRow) -> Option<(Box<dyn Trail>, Vec<PathBuf>)> {
     let conversation = session.agent_session.as_ref()?;
     // This command's environment may point the agent elsewhere.
-    let var = |name: &str| run.surroundings.get(name).unwrap_or_else(|| std::env::var_os(name));
+    let var = |name: &str| run.surroundings.get(name).unwrap_or_else(|| own_var(name));
     let mut trail = registry::by_name(&session.agent)?.trail(&var, &session.workspace.cwd)?;
     let mut files = trail.files(conversation);
     // The file as it was bound, if the agent's folder has been moved since.

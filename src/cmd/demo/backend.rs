@@ -18,7 +18,7 @@ use crate::demo;
 use crate::detached;
 use crate::forward::http::Http;
 use crate::forward::{Credential, Identity, Native, post};
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::registry;
 use crate::store::{Outgoing, Store};
 use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, router};
@@ -127,7 +127,7 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
         )?;
         std::fs::write(newest(&folder), nonce)?;
         backend::serve(listener, routes, close, ended(folder, nonce)).await;
-        browser::forget(&entrance, home, |name| std::env::var_os(name));
+        browser::forget(&entrance, home, own_var);
         Ok(())
     })
 }

@@ -10,7 +10,7 @@ use crate::config::prices::price_list;
 use crate::forward::foreign::life;
 use crate::forward::http::Http;
 use crate::forward::{DeliveryCount, Identity, Sinks, post};
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::output::progress::Bar;
 use crate::registry;
 use crate::scan::{Days, Progress, Scanner};
@@ -42,7 +42,7 @@ pub(super) fn run(
     let scanner = Scanner {
         folder: home.scans(),
         agents: registry::AGENTS,
-        var: &|name| std::env::var_os(name),
+        var: &own_var,
         days: Days::of(system::zone::local()),
         prices: &prices,
         watch: bar.as_ref().map(|bar| bar as &dyn Progress),

@@ -77,6 +77,23 @@ fn codemie_stands_aside_where_there_is_no_conversation_or_the_user_says_so() {
 }
 
 #[test]
+fn another_program_is_executed_where_the_user_says_so() {
+    for (bypass, aside) in [("1", true), ("0", false), ("", false)] {
+        let make = request(LaunchTarget::Command("/bin/make".into()), "-j 4");
+        match prepared(make, &origin(&[(BYPASS_VARIABLE, bypass)]), None) {
+            Ok(Prepared::Execute(launch)) => {
+                assert!(aside, "{bypass:?}");
+                assert_eq!(
+                    (launch.program, launch.args),
+                    ("/bin/make".into(), vec!["-j".into(), "4".into()])
+                );
+            }
+            prepared => assert!(prepared.is_ok() && !aside, "{bypass:?}"),
+        }
+    }
+}
+
+#[test]
 fn what_is_executed_gets_its_arguments_unchanged() {
     let Ok(Prepared::Execute(launch)) = prepared(claude("mcp list"), &origin(&[]), None) else {
         panic!("not executed")

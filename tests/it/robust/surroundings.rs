@@ -109,15 +109,24 @@ pub(super) fn process_attributes(bench: &Bench) {
     assert!(told("before").contains("SigIgn"));
 }
 
+/// The database of users has a home folder; another file of it, in a mount namespace, shows that it is read.
 #[test]
-fn who_has_no_home_is_told_that_nothing_is_recorded() {
-    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_codemie"));
-    command
-        .args(["run", "--", "sh", "-c", "exit 3"])
-        .env_clear()
-        .env("PATH", std::env::var_os("PATH").unwrap());
-    let output = command.output().unwrap();
-    let result = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(result, "codemie: this session is not recorded: set HOME or CODEMIE_HOME\n");
-    assert_eq!(output.status.code(), Some(3));
+fn without_home_the_folder_of_the_database_of_users_is_used() {
+    let folder = tempfile::tempdir().unwrap();
+    let home = folder.path().join("account");
+    std::fs::create_dir(&home).unwrap();
+    let users = folder.path().join("passwd");
+    let script = "mount --bind \"$1\" /etc/passwd && shift && exec env -i PATH=\"$PATH\" \"$@\"";
+    let run = |account: &str| {
+        std::fs::write(&users, account).unwrap();
+        let mut command = std::process::Command::new("unshare");
+        command.args(["-rm", "sh", "-c", script, "sh"]).arg(&users).arg(env!("CARGO_BIN_EXE_codemie"));
+        let output = command.args(["run", "--", "sh", "-c", "exit 3"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(3), "{output:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    assert_eq!(run(&format!("dev:x:0:0::{}:/bin/sh\n", home.display())), "");
+    assert!(home.join(".codemie/codemie.db").exists());
+    let nobody = run("other:x:7:7::/nowhere:/bin/sh\n");
+    assert_eq!(nobody, "codemie: this session is not recorded: set HOME or CODEMIE_HOME\n");
 }
