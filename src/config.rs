@@ -1,13 +1,15 @@
 //! Settings: flag, then `CODEMIE_*` variable, then `config.toml`, then default.
 //!
 //! Promises: reading never fails. A broken file, or one wrong value in it, leaves the default in its place and a line to
-//! print after the agent has ended. Unknown keys are kept and reported by the doctor alone.
+//! print after the agent has ended. Unknown keys are kept. One that resembles a known key is reported in the same way, because it
+//! is a typing mistake; others may belong to a newer version, and the doctor alone reports them.
 
 pub mod budget;
 pub mod delivery;
 pub mod edit;
 pub mod keys;
 pub mod mcp;
+pub mod nearest;
 pub mod prices;
 pub mod proxy;
 
@@ -132,7 +134,7 @@ impl Config {
                 .unwrap_or_default(),
             notify: Notify { command: settings.list("notify.command"), osc9: settings.flag("notify.osc9") },
             proxy: ProxyConfig::read(&mut settings, agents),
-            budgets: budget::read(&mut settings),
+            budgets: budget::read(&mut settings, agents),
             prices: prices::read(&mut settings),
             runaway: RunawayLimits::read(&mut settings),
             statusline_format: settings.text(keys::STATUSLINE_FORMAT).unwrap_or_default(),
@@ -149,6 +151,7 @@ impl Config {
                 .collect(),
             problems: Vec::new(),
         };
+        settings.report_typing_mistakes(agents);
         Self { problems: settings.problems, ..config }
     }
 
@@ -235,11 +238,19 @@ impl<V: Fn(&str) -> Option<OsString>> Settings<V> {
         }
     }
 
-    /// Keys in the file that mean nothing to this version.
-    pub fn unknown(&self) -> Vec<String> {
+    /// Keys in the file that mean nothing to this version, and what was probably meant.
+    pub fn unknown(&self, agents: &[&str]) -> Vec<UnknownKey> {
         let mut unknown = Vec::new();
-        collect_unknown(self.document.as_table(), "", &mut unknown);
-        unknown
+        collect_unknown(self.document.as_table(), "", agents, &mut unknown);
+        unknown.into_iter().map(|key| UnknownKey { meant: keys::meant(&key, agents), key }).collect()
+    }
+
+    fn report_typing_mistakes(&mut self, agents: &[&str]) {
+        for UnknownKey { key, meant } in self.unknown(agents) {
+            if let Some(meant) = meant {
+                self.problem(format!("config.toml: there is no setting {key}; did you mean {meant}?"));
+            }
+        }
     }
 
     /// The names that a table in the file has.
@@ -281,14 +292,22 @@ fn item<'a>(document: &'a DocumentMut, key: &str) -> Option<&'a Item> {
     key.split('.').try_fold(document.as_item(), |item, part| item.as_table_like()?.get(part))
 }
 
-fn collect_unknown(table: &dyn TableLike, prefix: &str, unknown: &mut Vec<String>) {
+/// A key in the file that means nothing to this version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnknownKey {
+    pub key: String,
+    /// The known key that it resembles.
+    pub meant: Option<String>,
+}
+
+fn collect_unknown(table: &dyn TableLike, prefix: &str, agents: &[&str], unknown: &mut Vec<String>) {
     for (part, item) in table.iter() {
         let key = if prefix.is_empty() { part.to_owned() } else { format!("{prefix}.{part}") };
         match item.as_table_like() {
             // What is wrong in these is a problem of its own.
             _ if [budget::TABLES, prices::TABLE].contains(&&*key) => {}
-            Some(table) if keys::find(&key).is_none() => collect_unknown(table, &key, unknown),
-            None if keys::find(&key).is_none() => unknown.push(key),
+            Some(table) if keys::find(&key).is_none() => collect_unknown(table, &key, agents, unknown),
+            None if keys::find_for(&key, agents).is_none() => unknown.push(key),
             _ => {}
         }
     }
@@ -394,6 +413,22 @@ mod tests {
         let text = "quiet = true\nwat = 1\n[agent.claude]\npath = 'x'\npth = 'x'\n[sync]\ninterwal = '10s'\n";
         std::fs::write(file.path(), text).unwrap();
         let settings = Settings::read(Some(file.path()), |_| None);
-        assert_eq!(settings.unknown(), ["wat", "agent.claude.pth", "sync.interwal"]);
+        let unknown: Vec<_> =
+            settings.unknown(&AGENTS).into_iter().map(|UnknownKey { key, meant }| (key, meant)).collect();
+        let expected = [
+            ("wat", None),
+            ("agent.claude.pth", Some("agent.claude.path")),
+            ("sync.interwal", Some("sync.interval")),
+        ];
+        assert_eq!(unknown, expected.map(|(key, meant)| (key.to_owned(), meant.map(str::to_owned))));
+        let config =
+            load("sync.interwal = '1s'\nnewer.setting = 1\nproxy.claud.upstream = 'http://x'\n", &[]);
+        assert_eq!(
+            config.problems,
+            [
+                "config.toml: there is no setting sync.interwal; did you mean sync.interval?",
+                "config.toml: there is no setting proxy.claud.upstream; did you mean proxy.claude.upstream?"
+            ]
+        );
     }
 }

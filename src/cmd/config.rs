@@ -11,7 +11,7 @@ use crate::cli::{Config, ConfigAction};
 use crate::config::keys::{self, KEYS};
 use crate::config::{Settings, Source, edit};
 use crate::forward;
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::launch::receivers;
 use crate::output::failure::shown;
 use crate::output::table::padded;
@@ -33,7 +33,7 @@ pub fn run(
     err: &mut dyn Write,
 ) -> anyhow::Result<ExitCode> {
     let file = home.config_file();
-    let mut settings = Settings::read(Some(&file), |name| std::env::var_os(name));
+    let mut settings = Settings::read(Some(&file), own_var);
     match &args.action {
         ConfigAction::Path => writeln!(out, "{}", file.display())?,
         ConfigAction::Show { json } => show(&mut settings, agents, *json, out)?,
@@ -41,16 +41,16 @@ pub fn run(
             Some((value, _)) => writeln!(out, "{}", plain(&value))?,
             None if keys::find(key).is_some() => {}
             None => {
-                let line = format!("codemie: there is no setting {key}; `codemie config show` lists them");
+                let line = format!("codemie: {}", edit::Error::unknown(key, agents));
                 write!(err, "{}", shown(&line))?;
                 return Ok(ExitCode::from(USAGE));
             }
         },
         ConfigAction::Set { key, value } => {
-            return written(edit::set(&file, key, value), home, key, err);
+            return written(edit::set(&file, key, value, agents), home, key, err);
         }
         ConfigAction::Unset { key } => {
-            return written(edit::unset(&file, key), home, key, err);
+            return written(edit::unset(&file, key, agents), home, key, err);
         }
     }
     for problem in &settings.problems {

@@ -5,6 +5,7 @@ use std::fmt;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 use super::Settings;
+use super::nearest::nearest;
 use wire::{PicoDollars, spelled};
 
 /// The name of the tables.
@@ -85,7 +86,7 @@ fn limit(amount: PicoDollars) -> Option<PicoDollars> {
 }
 
 /// The budgets of the file. One that cannot be read, or that is there twice, is left out and reported.
-pub(super) fn read<V>(settings: &mut Settings<V>) -> Vec<Budget>
+pub(super) fn read<V>(settings: &mut Settings<V>, agents: &[&str]) -> Vec<Budget>
 where
     V: Fn(&str) -> Option<std::ffi::OsString>,
 {
@@ -101,7 +102,13 @@ where
                             problems
                                 .push(format!("config.toml: budget {number} ({}) is there twice", new.which));
                         }
-                        Ok(new) => budgets.push(new),
+                        Ok(new) => {
+                            problems.extend(
+                                no_such_agent(&new, agents)
+                                    .map(|what| format!("config.toml: budget {number} is {what}")),
+                            );
+                            budgets.push(new);
+                        }
                         Err(why) => problems.push(format!("config.toml: budget {number} is left out: {why}")),
                     }
                 }
@@ -112,6 +119,13 @@ where
         settings.problem(problem);
     }
     budgets
+}
+
+/// A budget of an agent whose name has a typing mistake. Any other name is a program's (`codemie run -- make` is one of `make`).
+fn no_such_agent(budget: &Budget, agents: &[&str]) -> Option<String> {
+    let Only { kind: Kind::Agent, name } = budget.which.only.as_ref()? else { return None };
+    let meant = nearest(name, agents.iter().copied()).filter(|_| !agents.contains(&name.as_str()))?;
+    Some(format!("for the agent {name}, and there is none; did you mean {meant}?"))
 }
 
 /// `[[budget]]`, or tables in brackets.

@@ -12,8 +12,8 @@ use system::file::create_private;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("there is no setting {key}; `codemie config show` lists them")]
-    Unknown { key: String },
+    #[error("there is no setting {key}; {}`codemie config show` lists them", question(meant.as_deref()))]
+    Unknown { key: String, meant: Option<String> },
     #[error("{key} {expected}")]
     Value { key: String, expected: String },
     #[error("{problem}; correct it first")]
@@ -24,12 +24,22 @@ pub enum Error {
     Io { file: PathBuf, error: io::Error },
 }
 
-/// Writes one setting; comments, order and every other key stay as they are. An empty text takes it out.
-pub fn set(file: &Path, key: &str, text: &str) -> Result<(), Error> {
-    if text.is_empty() {
-        return unset(file, key);
+impl Error {
+    pub fn unknown(key: &str, agents: &[&str]) -> Self {
+        Self::Unknown { key: key.to_owned(), meant: keys::meant(key, agents) }
     }
-    let known = keys::find(key).ok_or_else(|| Error::Unknown { key: key.to_owned() })?;
+}
+
+fn question(meant: Option<&str>) -> String {
+    meant.map_or_else(String::new, |meant| format!("did you mean {meant}? "))
+}
+
+/// Writes one setting; comments, order and every other key stay as they are. An empty text takes it out.
+pub fn set(file: &Path, key: &str, text: &str, agents: &[&str]) -> Result<(), Error> {
+    if text.is_empty() {
+        return unset(file, key, agents);
+    }
+    let known = keys::find_for(key, agents).ok_or_else(|| Error::unknown(key, agents))?;
     let value = known.kind.parse(text).map_err(|expected| Error::Value { key: key.to_owned(), expected })?;
     if let Some(expected) = delivery::refused(key, text).or_else(|| proxy::refused(key, text)) {
         return Err(Error::Value { key: key.to_owned(), expected: expected.to_owned() });
@@ -40,7 +50,7 @@ pub fn set(file: &Path, key: &str, text: &str) -> Result<(), Error> {
 }
 
 /// Removes one setting, also one that this version does not know.
-pub fn unset(file: &Path, key: &str) -> Result<(), Error> {
+pub fn unset(file: &Path, key: &str, agents: &[&str]) -> Result<(), Error> {
     let mut document = super::parse(file).map_err(|problem| Error::Broken { problem })?;
     let (place, last) = key.rsplit_once('.').unwrap_or(("", key));
     let mut parts = place.split('.').filter(|part| !part.is_empty());
@@ -49,8 +59,8 @@ pub fn unset(file: &Path, key: &str) -> Result<(), Error> {
     match taken {
         Some(_) => write(file, document.to_string().as_bytes())
             .map_err(|error| Error::Io { file: file.to_owned(), error }),
-        None if keys::find(key).is_some() => Ok(()),
-        None => Err(Error::Unknown { key: key.to_owned() }),
+        None if keys::find_for(key, agents).is_some() => Ok(()),
+        None => Err(Error::unknown(key, agents)),
     }
 }
 
@@ -119,6 +129,8 @@ mod tests {
     use super::*;
     use std::os::unix::fs::{PermissionsExt, symlink};
 
+    const AGENTS: [&str; 2] = ["claude", "codex"];
+
     #[test]
     fn keeps_comments_order_and_other_keys() {
         let cases = [
@@ -144,7 +156,7 @@ mod tests {
         let file = folder.path().join("config.toml");
         for (before, key, value, after) in cases {
             fs::write(&file, before).unwrap();
-            set(&file, key, value).unwrap();
+            set(&file, key, value, &AGENTS).unwrap();
             assert_eq!(fs::read_to_string(&file).unwrap(), after, "set {key} {value} in {before:?}");
         }
     }
@@ -154,7 +166,9 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("config.toml");
         let cases = [
-            ("", "quite", "true", "there is no setting quite"),
+            ("", "quite", "true", "there is no setting quite; did you mean quiet?"),
+            ("", "proxy.claud.upstream", "http://x", "did you mean proxy.claude.upstream?"),
+            ("", "wat", "1", "there is no setting wat; `codemie config show`"),
             ("", "quiet", "perhaps", "quiet must be true or false"),
             ("", "backend.url", "foo", "backend.url must be an address that begins with http"),
             ("", "otlp.endpoint", "http://me:word@x", "must hold no password"),
@@ -166,7 +180,7 @@ mod tests {
         ];
         for (content, key, value, problem) in cases {
             fs::write(&file, content).unwrap();
-            let error = set(&file, key, value).unwrap_err().to_string();
+            let error = set(&file, key, value, &AGENTS).unwrap_err().to_string();
             assert!(error.contains(problem), "{error}");
             assert_eq!(fs::read_to_string(&file).unwrap(), content);
         }
@@ -183,7 +197,8 @@ mod tests {
             ("[backend]\nurl = 'http://x'\ntoken = 'y'\n", "backend.token", "[backend]\nurl = 'http://x'\n"),
             ("quiet = true\n", "backend.url", "quiet = true\n"),
         ] {
-            for set in [unset, |file: &Path, key: &str| set(file, key, "")] {
+            let unset = |file: &Path, key: &str| super::unset(file, key, &AGENTS);
+            for set in [unset, |file: &Path, key: &str| set(file, key, "", &AGENTS)] {
                 fs::write(&file, before).unwrap();
                 set(&file, key).unwrap();
                 assert_eq!(fs::read_to_string(&file).unwrap(), after, "{key} out of {before:?}");
@@ -195,11 +210,11 @@ mod tests {
     fn the_file_is_private_and_a_symlink_stays_one() {
         let folder = tempfile::tempdir().unwrap();
         let (real, link) = (folder.path().join("dotfiles.toml"), folder.path().join("new/config.toml"));
-        set(&link, "quiet", "true").unwrap();
+        set(&link, "quiet", "true", &AGENTS).unwrap();
         assert_eq!(fs::metadata(&link).unwrap().permissions().mode() & 0o777, 0o600);
         fs::rename(&link, &real).unwrap();
         symlink(&real, &link).unwrap();
-        set(&link, "quiet", "false").unwrap();
+        set(&link, "quiet", "false", &AGENTS).unwrap();
         assert!(link.is_symlink());
         assert_eq!(fs::read_to_string(&real).unwrap(), "quiet = false\n");
     }

@@ -4,6 +4,8 @@ use human::length::length;
 use terminal::chord::Chord;
 use toml_edit::{Item, Value};
 
+use super::nearest::nearest;
+
 /// What a setting's value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
@@ -312,7 +314,24 @@ pub fn find(key: &str) -> Option<&'static Key> {
     KEYS.iter().find(|known| known.matches(key))
 }
 
+/// The setting that `key` is one of, where its agent, if it names one, is one of these.
+pub fn find_for(key: &str, agents: &[&str]) -> Option<&'static Key> {
+    find(key).filter(|known| known.agent_in(key).is_none_or(|agent| agents.contains(&agent)))
+}
+
+/// The setting that was probably meant by one that is not known.
+pub fn meant(key: &str, agents: &[&str]) -> Option<String> {
+    let names: Vec<String> = KEYS.iter().flat_map(|known| known.names(agents, |_| Vec::new())).collect();
+    nearest(key, names.iter().map(String::as_str)).map(str::to_owned)
+}
+
 impl Key {
+    /// The agent in a key that this line matches: `claude` in `agent.claude.path`.
+    fn agent_in<'a>(&self, key: &'a str) -> Option<&'a str> {
+        let at = self.name.split('.').position(|part| part == "*").filter(|_| !self.name.ends_with(".*"))?;
+        key.split('.').nth(at)
+    }
+
     fn matches(&self, key: &str) -> bool {
         // Every start asks for some sixty keys among as many: most are refused by their first letter. No name begins with `*`.
         if self.name.as_bytes().first() != key.as_bytes().first() {
@@ -345,8 +364,7 @@ impl Key {
 
     /// The variable for `key`, which this line matches.
     pub fn variable_for(&self, key: &str) -> Option<String> {
-        let agent = key.split('.').nth(self.name.split('.').position(|part| part == "*").unwrap_or(0));
-        let agent = agent.unwrap_or_default().to_ascii_uppercase().replace('-', "_");
+        let agent = self.agent_in(key).unwrap_or_default().to_ascii_uppercase().replace('-', "_");
         self.variable.map(|variable| variable.replace('*', &agent))
     }
 }
@@ -421,6 +439,25 @@ mod tests {
         let key = find("agent.my-agent.path").unwrap();
         assert_eq!(key.variable_for("agent.my-agent.path").unwrap(), "CODEMIE_REAL_MY_AGENT");
         assert_eq!(find("quiet").unwrap().variable_for("quiet").unwrap(), "CODEMIE_QUIET");
+    }
+
+    #[test]
+    fn an_agent_that_is_not_known_has_no_settings() {
+        let agents = ["claude", "codex"];
+        for (key, known, expected) in [
+            ("proxy.claude.upstream", true, None),
+            ("proxy.claud.upstream", false, Some("proxy.claude.upstream")),
+            ("agent.codx.path", false, Some("agent.codex.path")),
+            ("agent.aider.path", false, None),
+            ("mcp.genie.anything", true, None),
+            ("sync.intervall", false, Some("sync.interval")),
+            ("wat", false, None),
+        ] {
+            assert_eq!(find_for(key, &agents).is_some(), known, "{key}");
+            if !known {
+                assert_eq!(meant(key, &agents).as_deref(), expected, "{key}");
+            }
+        }
     }
 
     #[test]

@@ -8,7 +8,7 @@ use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 
 use super::{Finding, Patient};
 use crate::config::{Config, Settings};
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::shim::files::DiskFiles;
 use crate::shim::resolve::{PathKind, Query};
 use human::shell;
@@ -169,14 +169,21 @@ fn database(home: &Home) -> Option<Finding> {
 
 fn settings(home: &Home, agents: &[&str]) -> Vec<Finding> {
     let file = home.config_file();
-    let var = |name: &str| std::env::var_os(name);
+    let var = own_var;
     let config = Config::load(Some(&file), var, agents);
     let fix = format!("edit {}", file.display());
     let mut findings: Vec<_> =
         config.problems.into_iter().map(|problem| Finding::error(AREA, problem, fix.clone())).collect();
-    findings.extend(Settings::read(Some(&file), var).unknown().into_iter().map(|key| {
-        Finding::note(AREA, format!("config.toml: {key} means nothing to this version"), fix.clone())
-    }));
+    findings.extend(
+        Settings::read(Some(&file), var)
+            .unknown(agents)
+            .into_iter()
+            .filter(|unknown| unknown.meant.is_none())
+            .map(|unknown| {
+                let what = format!("config.toml: {} means nothing to this version", unknown.key);
+                Finding::note(AREA, what, fix.clone())
+            }),
+    );
     findings
 }
 
