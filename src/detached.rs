@@ -3,7 +3,7 @@
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use rustix::fs::{FlockOperation, flock};
@@ -29,10 +29,15 @@ pub fn is_detached(command: &[OsString]) -> bool {
     named && command.get(1).is_some_and(|work| works.iter().any(|known| work == known))
 }
 
+/// The file of [`lock`]; what its holder writes into it is for those who do not get it.
+pub fn lock_file(home: &Home, work: &str) -> PathBuf {
+    home.run().join(format!("{work}.lock"))
+}
+
 /// The lock of the one process that may do this work, released with the file; `None` while another process holds it.
 pub fn lock(home: &Home, work: &str) -> Option<File> {
     create_private(&home.run()).ok()?;
-    let path = home.run().join(format!("{work}.lock"));
+    let path = lock_file(home, work);
     let file = open_private(&path).ok()?;
     flock(&file, FlockOperation::NonBlockingLockExclusive).ok().map(|()| file)
 }

@@ -16,6 +16,7 @@ use crate::forward::identity::login_name;
 use crate::home::Home;
 use crate::launch::{Origin, settings};
 use crate::output::table::{Cell, Column, Table};
+use crate::output::unread::Unread;
 use crate::output::{Colour, Style, json};
 use crate::registry;
 use backend::api::Options;
@@ -79,6 +80,7 @@ async fn open_existing(database: &Database, home: &Home) -> anyhow::Result<Arc<d
 }
 
 async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<()> {
+    let (mut out, mut err) = (Unread(out), Unread(err));
     let config = settings(Some(home), &Origin::of_this_process());
     // Logs get a line for every request; a person at a terminal only warnings and errors.
     let at_terminal = terminal::is_terminal(&std::io::stderr()) && config.log_level == "info";
@@ -98,7 +100,7 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
     }
     let (file, user) = (home.backend_tokens(), login_name().unwrap_or_else(|| "local".to_owned()));
     let made = bootstrap::ensure_tokens(&*storage, &file, &user, SystemClock.now()).await?;
-    announce(out, address, &database, &file, made, terminal::is_terminal(&std::io::stdout()))?;
+    announce(&mut out, address, &database, &file, made, terminal::is_terminal(&std::io::stdout()))?;
     tracing::info!(%address, %database, "listening");
     let proxies = args.behind_proxy.clone();
     server::run(

@@ -1,8 +1,10 @@
 //! `codemie dashboard`: the backend's pages on this user's own store, for as long as the command runs.
 
 use std::collections::{HashMap, HashSet};
-use std::io::Write;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::os::unix::fs::FileExt;
 use std::process::ExitCode;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -15,9 +17,11 @@ use tokio::sync::watch;
 
 use super::browser;
 use crate::cli;
-use crate::home::Home;
+use crate::detached;
+use crate::home::{Home, own_var};
 use crate::mirror::LocalMirror;
 use crate::mirror::history::HistoryFeed;
+use crate::output::unread::Unread;
 use crate::registry;
 use crate::report::open::{open, recover};
 use crate::store::{self, Store, View};
@@ -34,15 +38,37 @@ const LOOK: Duration = Duration::from_millis(400);
 const RECOVER: Duration = Duration::from_secs(30);
 
 pub fn run(args: &cli::Dashboard, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let mut out = Unread(out);
+    let lock = detached::lock(home, LOCK);
+    if lock.is_none()
+        && let Some(address) = running(home, args.port)
+    {
+        let url = entrance(address, &Gate::entry(&cookie_key(home)?, SystemClock.now()));
+        write!(
+            out,
+            "{url}\nThe dashboard runs already, at http://{address}/. The code lets one browser in, once, for ten minutes.\n"
+        )?;
+        out.flush()?;
+        show(args, &url, home);
+        return Ok(ExitCode::SUCCESS);
+    }
+    // The port of one that ran before would be taken for ours.
+    lock.as_ref().map_or(Ok(()), |lock| lock.set_len(0))?;
     let store = open(home)?;
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
-    let served = runtime.block_on(serve(args, home, store, out));
+    let served = runtime.block_on(serve(args, home, store, lock.as_ref(), &mut out));
     // The thread that follows the store sleeps most of the time; nothing in it is worth waiting for.
     runtime.shutdown_background();
     served.map(|()| ExitCode::SUCCESS)
 }
 
-async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn Write) -> anyhow::Result<()> {
+async fn serve(
+    args: &cli::Dashboard,
+    home: &Home,
+    store: Store,
+    lock: Option<&File>,
+    out: &mut dyn Write,
+) -> anyhow::Result<()> {
     // Before the address is printed: its reader may end us at once.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
     let mirror = LocalMirror::open(home).await?;
@@ -61,10 +87,11 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
         "{url}\nThe code lets one browser in, once; after that it is known at http://{address}/. ^C ends the dashboard.\n"
     )?;
     out.flush()?;
-    if !args.no_open {
-        // Without a browser the address is on the terminal.
-        let _opened = browser::show(&url, home, |name| std::env::var_os(name));
+    if let Some(lock) = lock {
+        // Without it, a second dashboard finds none that runs, and serves on a port of its own.
+        let _ = lock.write_all_at(format!("{:05}\n", address.port()).as_bytes(), 0);
     }
+    show(args, &url, home);
     let (home, kept) = (home.clone(), home);
     let runtime = Handle::current();
     let follower = std::thread::Builder::new().name("dashboard copy".to_owned());
@@ -76,8 +103,48 @@ async fn serve(args: &cli::Dashboard, home: &Home, store: Store, out: &mut dyn W
         }
     };
     backend::serve(listener, router(dashboard), closing, asked_to_end).await;
-    browser::forget(&url, kept, |name| std::env::var_os(name));
+    browser::forget(&url, kept, own_var);
     Ok(())
+}
+
+/// Opens the page where that is wanted. Without a browser the address is on the terminal.
+fn show(args: &cli::Dashboard, url: &str, home: &Home) {
+    if !args.no_open {
+        let _opened = browser::show(url, home, own_var);
+    }
+}
+
+/// Held by the dashboard that others of this home open, with its port in it.
+const LOCK: &str = "dashboard";
+/// How long it may take to start, and to answer.
+const STARTS_WITHIN: Duration = Duration::from_secs(3);
+
+/// The dashboard that holds the lock, if it answers on this port (on any, if none is asked for). One that runs where its
+/// port cannot be reached, as in a container, is none.
+fn running(home: &Home, wanted: Option<u16>) -> Option<SocketAddr> {
+    let begun = Instant::now();
+    let file = detached::lock_file(home, LOCK);
+    let port = loop {
+        let noted = system::file::text_at_most(&file, 16).ok()?;
+        match noted.trim().parse::<u16>() {
+            Ok(port) => break port,
+            // It starts at this moment.
+            Err(_) if begun.elapsed() < STARTS_WITHIN => std::thread::sleep(Duration::from_millis(20)),
+            Err(_) => return None,
+        }
+    };
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    (wanted.is_none_or(|wanted| wanted == port) && answers(address).is_ok_and(|answers| answers))
+        .then_some(address)
+}
+
+fn answers(address: SocketAddr) -> io::Result<bool> {
+    let mut stream = TcpStream::connect_timeout(&address, STARTS_WITHIN)?;
+    stream.set_read_timeout(Some(STARTS_WITHIN))?;
+    write!(stream, "GET /login HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n")?;
+    let mut begin = [0; 9];
+    stream.read_exact(&mut begin)?;
+    Ok(&begin == b"HTTP/1.1 ")
 }
 
 /// Keeps the mirror up to date. An error is logged, and the next look tries again; the pages show what was copied so far.
@@ -101,8 +168,8 @@ fn follow(
     }
 }
 
-/// The port of the dashboard, so that its address can be kept as a bookmark.
-const PORT: u16 = 8789;
+/// The port of the dashboard, so that its address can be kept as a bookmark. The one before is that of `codemie proxy serve`.
+const PORT: u16 = 8790;
 
 /// On the port that was asked for; else on the usual one, or where that is taken on any other.
 async fn listen(port: Option<u16>) -> anyhow::Result<TcpListener> {

@@ -12,6 +12,7 @@ use crate::cli::{Proxy, ProxyAction, ProxyServe};
 use crate::home::Home;
 use crate::launch::{Origin, settings};
 use crate::output::table::{Cell, Column, Table};
+use crate::output::unread::Unread;
 use crate::output::{Style, json};
 use crate::proxy::listeners::{self, Listener};
 use crate::proxy::{alone, keeper, worker};
@@ -56,7 +57,7 @@ fn serve(args: &ProxyServe, home: &Home, out: &mut dyn Write) -> anyhow::Result<
         let _within = runtime.enter();
         ended()?
     };
-    announce(&token, &settings.address(), port, out)?;
+    announce(&token, &settings.address(), port, &mut Unread(out))?;
     worker::serve(runtime, listener, &settings, over)?;
     Ok(ExitCode::SUCCESS)
 }

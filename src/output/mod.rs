@@ -8,6 +8,7 @@ pub mod progress;
 pub mod screen;
 pub mod table;
 pub mod tilde;
+pub mod unread;
 pub mod wrap;
 
 use std::fmt::Write;

@@ -16,8 +16,12 @@ use system::clock::{Clock, SystemClock};
 /// Starts logging, `level` or more severe. Does nothing the second time.
 pub fn start(level: &str) {
     let level = level.parse().unwrap_or(LevelFilter::INFO);
-    let subscriber =
-        tracing_subscriber::fmt().with_max_level(level).event_format(Lines).with_writer(io::stderr).finish();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(level)
+        .log_internal_errors(false) // it would be printed where nobody reads, which is a panic
+        .event_format(Lines)
+        .with_writer(io::stderr)
+        .finish();
     let _ = tracing::subscriber::set_global_default(subscriber);
 }
 

@@ -11,12 +11,15 @@ mod schema;
 mod slow;
 mod upgrade;
 
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use backend::storage::Storage;
 use backend::{postgres::Postgres, sqlite::Sqlite};
 
+use crate::support::http::ask;
 use crate::support::postgres::Cluster;
 
 fn block_on<T>(work: impl Future<Output = T>) -> T {
@@ -55,4 +58,28 @@ impl Kind<'_> {
             }
         }
     }
+}
+
+#[test]
+fn a_backend_goes_on_when_nobody_reads_what_it_prints() {
+    let folder = tempfile::tempdir().unwrap();
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    drop(reader);
+    let mut command = Command::new(crate::sandbox::CODEMIE);
+    command.args(["backend", "serve", "--listen", "127.0.0.1:0"]).env("CODEMIE_HOME", folder.path());
+    let mut server = command.stdout(writer).stderr(Stdio::piped()).spawn().unwrap();
+    let mut log = BufReader::new(server.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let address = log.find_map(|line| {
+        let line: serde_json::Value = serde_json::from_str(&line).unwrap();
+        line["address"].as_str().map(|address| format!("http://{address}"))
+    });
+    drop(log);
+    // Each request is logged, where nobody reads any more.
+    for _ in 0..3 {
+        let (status, _, _) = ask(&address.clone().unwrap(), "GET", "/v1/sessions", &[], &[]).unwrap();
+        assert_eq!(status, 401);
+    }
+    assert_eq!(server.try_wait().unwrap(), None);
+    server.kill().unwrap();
+    server.wait().unwrap();
 }

@@ -115,6 +115,50 @@ fn the_browsers_command_line_holds_no_secret() {
     assert!(!std::path::Path::new(file).exists(), "it is of no use any more");
 }
 
+#[test]
+fn a_second_dashboard_opens_the_first() {
+    let world = World::new();
+    let mut first = dashboard(&world.sandbox);
+    let port = first.address.port();
+    for arguments in
+        [&["dashboard", "--no-open"][..], &["dashboard", "--no-open", "--port", &port.to_string()]]
+    {
+        let mut second = started(&mut world.sandbox.codemie(arguments));
+        assert!(second.child.wait().unwrap().success());
+        assert_eq!(second.address, first.address);
+        assert_ne!(second.entrance, first.entrance);
+        second.enter();
+    }
+    let cookie = first.enter();
+    assert_eq!(first.page(&cookie, "/").status, 200);
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    let again = dashboard(&world.sandbox);
+    assert_eq!(
+        again.page(&cookie.replace(&port.to_string(), &again.address.port().to_string()), "/").status,
+        200
+    );
+}
+
+#[test]
+fn a_dashboard_goes_on_when_nobody_reads_what_it_prints() {
+    let world = World::new();
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    drop(reader);
+    let mut command = world.sandbox.codemie(&["dashboard", "--no-open"]);
+    let mut child = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
+    let lock = world.sandbox.path(".codemie/run/dashboard.lock");
+    let deadline = Instant::now() + Duration::from_secs(30);
+    while !std::fs::read_to_string(&lock).is_ok_and(|port| !port.is_empty()) {
+        assert!(child.try_wait().unwrap().is_none() && Instant::now() < deadline, "it ended");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    dashboard(&world.sandbox).enter();
+    assert_eq!(child.try_wait().unwrap(), None);
+    child.kill().unwrap();
+    child.wait().unwrap();
+}
+
 /// The sums of a table by their key: calls, tokens, cost in millionths of a cent.
 type Table = BTreeMap<String, (Vec<i64>, i64)>;
 

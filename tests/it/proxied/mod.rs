@@ -294,14 +294,43 @@ fn a_stopped_background_session_leaves_no_proxy_but_for_who_uses_it() {
     scene.wait_gone();
 }
 
-/// A proxy that stands alone, and the first line it prints.
-fn serve(scene: &Scene) -> (std::process::Child, String) {
+fn serve_command(scene: &Scene) -> std::process::Command {
     let upstream = format!("anthropic={}", scene.api.url());
     let mut command = scene.codemie(&["proxy", "serve", "--listen", "127.0.0.1:0", "--upstream", &upstream]);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::inherit());
-    let mut server = command.spawn().unwrap();
+    command
+}
+
+/// A proxy that stands alone, and the first line it prints. What it prints after that is not read.
+fn serve(scene: &Scene) -> (std::process::Child, String) {
+    let mut server = serve_command(scene).spawn().unwrap();
     let mut lines = std::io::BufRead::lines(std::io::BufReader::new(server.stdout.take().unwrap()));
     (server, lines.next().unwrap().unwrap())
+}
+
+#[test]
+fn a_proxy_goes_on_when_nobody_reads_what_it_prints() {
+    let scene = Scene::set();
+    let (reader, writer) = rustix::pipe::pipe().unwrap();
+    drop(reader);
+    let mut command = serve_command(&scene);
+    command.stdout(writer.try_clone().unwrap()).stderr(writer);
+    let mut server = command.spawn().unwrap();
+    drop(command);
+    let port = await_some("the proxy's note", || {
+        assert_eq!(server.try_wait().unwrap(), None, "it ended");
+        scene.json(&["proxy", "status", "--json"])[0]["port"].as_u64()
+    });
+    let token = await_some("its token", || {
+        let file = fs::read_to_string(scene.codemie_home().join("proxy/token")).ok()?;
+        Some(file.trim().to_owned())
+    });
+    let address = format!("http://127.0.0.1:{port}/{token}/anthropic");
+    ok(&address, FIRST);
+    ok(&address, FIRST);
+    assert_eq!(server.try_wait().unwrap(), None);
+    processes::signal(server.id().cast_signed(), Signal::INT);
+    assert!(server.wait().unwrap().success());
 }
 
 /// Nobody wraps the programs behind it: a conversation that calls name becomes a session, and so do all calls that name none.

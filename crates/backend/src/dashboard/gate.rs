@@ -12,6 +12,10 @@ use wire::Timestamp;
 
 /// The token name in the cookie of a local dashboard; no token has it.
 const LOCAL: &str = "local";
+/// The same in an entry, which is exchanged for such a cookie.
+const ENTRY: &str = "entry";
+/// How long an entry is good: as long as it takes to open a browser by hand.
+const ENTRY_FOR_MS: i64 = 10 * 60_000;
 
 pub enum Gate {
     /// A backend's own tokens.
@@ -26,7 +30,7 @@ pub struct Once {
     code: Mutex<Option<OpenCode>>,
     /// Signs the cookies. They outlive the process where the caller keeps the key.
     key: [u8; 32],
-    /// Signatures of passes that a logout ended.
+    /// Signatures of passes that a logout ended, and of entries that were used.
     ended: Mutex<Vec<[u8; 32]>>,
     /// Cookies ignore ports: each dashboard of this machine has a name of its own.
     cookie: String,
@@ -64,6 +68,11 @@ impl Gate {
         Ok((Self::Once(once), code))
     }
 
+    /// A code for a dashboard that runs already, from somebody who knows its key: it opens the gate once, and for a short time.
+    pub fn entry(key: &[u8; 32], now: Timestamp) -> String {
+        Pass::sign(key, ENTRY, Timestamp(now.0.saturating_add(ENTRY_FOR_MS))).to_cookie()
+    }
+
     pub fn cookie_name(&self) -> &str {
         match self {
             Self::Tokens(_) => "codemie",
@@ -81,6 +90,9 @@ impl Gate {
                     token.hash == hash && token.revoked_at.is_none() && token.role.covers(Role::Read)
                 });
                 Ok(token.map(|token| Pass::sign(&token.hash.0, &token.name, until)))
+            }
+            Self::Once(once) if once.takes_entry(secret.trim(), now) => {
+                Ok(Some(Pass::sign(&once.key, LOCAL, until)))
             }
             Self::Once(once) => {
                 let hash = TokenHash::of(&secret.trim().to_uppercase());
@@ -131,6 +143,19 @@ impl Gate {
     }
 }
 
+impl Once {
+    /// Whether this is an [entry](Gate::entry) that nobody has used; it is used up then.
+    fn takes_entry(&self, secret: &str, now: Timestamp) -> bool {
+        let Some(entry) = Pass::parse(secret) else { return false };
+        let mut ended = self.ended.lock().unwrap_or_else(PoisonError::into_inner);
+        let good = entry.token == ENTRY && entry.holds(&self.key, now) && !ended.contains(&entry.signature);
+        if good {
+            ended.push(entry.signature);
+        }
+        good
+    }
+}
+
 /// The `Cookie` header of a request.
 pub fn cookies(headers: &HeaderMap) -> &str {
     headers.get(header::COOKIE).and_then(|value| value.to_str().ok()).unwrap_or_default()
@@ -159,6 +184,20 @@ mod tests {
         assert!(!other.admits(&header, now).await.unwrap(), "it has another key");
         let (again, _) = Gate::once(4000, [1; 32]).unwrap();
         assert!(again.admits(&header, now).await.unwrap(), "a cookie outlives the process that gave it");
+    }
+
+    #[tokio::test]
+    async fn an_entry_opens_the_gate_of_its_key_once_and_is_no_cookie() {
+        let now = Timestamp(1_000_000);
+        let (gate, code) = Gate::once(4000, [1; 32]).unwrap();
+        let entry = Gate::entry(&[1; 32], now);
+        assert!(!gate.admits(&format!("codemie_4000={entry}"), now).await.unwrap());
+        assert!(gate.open(&Gate::entry(&[2; 32], now), now).await.unwrap().is_none(), "another key");
+        assert!(gate.open(&entry, Timestamp(now.0 + ENTRY_FOR_MS)).await.unwrap().is_none(), "too late");
+        let pass = gate.open(&entry, now).await.unwrap().unwrap();
+        assert!(gate.open(&entry, now).await.unwrap().is_none(), "used up");
+        assert!(gate.open(&pass.to_cookie(), now).await.unwrap().is_none(), "a cookie is no entry");
+        assert!(gate.open(&code, now).await.unwrap().is_some(), "the code is as good as before");
     }
 
     #[tokio::test]
