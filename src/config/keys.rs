@@ -4,7 +4,7 @@ use human::length::length;
 use terminal::chord::Chord;
 use toml_edit::{Item, Value};
 
-use super::nearest::nearest;
+use super::nearest::mistakes;
 
 /// What a setting's value may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -321,8 +321,15 @@ pub fn find_for(key: &str, agents: &[&str]) -> Option<&'static Key> {
 
 /// The setting that was probably meant by one that is not known.
 pub fn meant(key: &str, agents: &[&str]) -> Option<String> {
-    let names: Vec<String> = KEYS.iter().flat_map(|known| known.names(agents, |_| Vec::new())).collect();
-    nearest(key, names.iter().map(String::as_str)).map(str::to_owned)
+    let names = KEYS.iter().flat_map(|known| known.names(agents, |_| Vec::new()));
+    // Part by part, so that a long beginning lets no other end pass.
+    let resembling = names.filter_map(|name| {
+        let (typed, parts) = (key.split('.'), name.split('.'));
+        let same_depth = typed.clone().count() == parts.clone().count();
+        let all: Option<usize> = typed.zip(parts).map(|(typed, part)| mistakes(typed, part)).sum();
+        Some((all.filter(|_| same_depth)?, name))
+    });
+    resembling.min_by_key(|(all, _)| *all).map(|(_, name)| name)
 }
 
 impl Key {
