@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use serde::Serialize;
@@ -35,10 +36,29 @@ struct Answer<'a> {
 
 pub fn run(args: &Send, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let text = if args.text == "-" { standard_input()? } else { args.text.clone() };
-    let origin = Origin::of_this_process();
+    let key = args.idempotency_key.clone();
+    let (target, answer) =
+        to_session(home, &Origin::of_this_process(), &args.session, text, key, args.timeout)?;
+    print(args, &target, &answer, out, err)?;
+    Ok(ExitCode::from(match answer.result {
+        Delivery::Accepted | Delivery::Queued | Delivery::TurnStarted => 0,
+        Delivery::Rejected => 1,
+        Delivery::Unknown => NOT_KNOWN_YET,
+    }))
+}
+
+/// Sends a text to the session that is named; the session, and what became of the text.
+pub(super) fn to_session(
+    home: &Home,
+    origin: &Origin,
+    wanted: &str,
+    text: String,
+    idempotency_key: Option<String>,
+    timeout: Duration,
+) -> anyhow::Result<(LiveTarget, SendAnswer)> {
     let mut store = open(home)?;
     let target = store.read(|view| {
-        let named = session(view, &args.session, &origin)?;
+        let named = session(view, wanted, origin)?;
         anyhow::Ok(LiveTarget::of(view, home, named)?)
     })?;
     let name = &target.session.name;
@@ -51,8 +71,8 @@ pub fn run(args: &Send, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
     let to = Recipient { run: run.id, session: target.session.id };
     let request = SendRequest {
         text,
-        idempotency_key: args.idempotency_key.clone(),
-        timeout_ms: u64::try_from(args.timeout.as_millis()).unwrap_or(u64::MAX),
+        idempotency_key,
+        timeout_ms: u64::try_from(timeout.as_millis()).unwrap_or(u64::MAX),
     };
     let answer = send(home, &mut store, to, &request, SystemClock.now()).map_err(|error| match error {
         SendError::Remote(RemoteError::NoHost) => anyhow::anyhow!(
@@ -61,12 +81,7 @@ pub fn run(args: &Send, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
         ),
         other => other.into(),
     })?;
-    print(args, &target, &answer, out, err)?;
-    Ok(ExitCode::from(match answer.result {
-        Delivery::Accepted | Delivery::Queued | Delivery::TurnStarted => 0,
-        Delivery::Rejected => 1,
-        Delivery::Unknown => NOT_KNOWN_YET,
-    }))
+    Ok((target, answer))
 }
 
 /// No more than can be sent, so that an endless input ends.

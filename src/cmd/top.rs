@@ -14,8 +14,10 @@ use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZone;
 
-use super::{Failure, USAGE, attach, stop};
+use super::view::Paging;
+use super::{Failure, USAGE, attach, send, stop, view};
 use crate::budget::CurrentBudgets;
+use crate::cli::View;
 use crate::fullscreen::{Event, Fullscreen};
 use crate::home::Home;
 use crate::launch::Origin;
@@ -27,9 +29,10 @@ use crate::report::stop::stop_one;
 use crate::report::top::{Looked, TopDetails};
 use board::{Action, Board};
 use draw::Shown;
+use human::text::clean;
 use pages::Pages;
 use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use wire::{Delivery, Timestamp};
 
 /// Agents write many lines a second; nobody reads faster than this.
 const PACE: Duration = Duration::from_millis(250);
@@ -37,6 +40,10 @@ const PACE: Duration = Duration::from_millis(250);
 const RECOVER: Duration = Duration::from_secs(30);
 /// More tools are never shown.
 const TOOLS: usize = 50;
+/// As much of a conversation's end as a person reads at once.
+const READ: usize = 256 * 1024;
+/// As `codemie send` has it.
+const SEND_WITHIN: Duration = Duration::from_secs(30);
 /// As `codemie stop` has it.
 const GRACE: Duration = Duration::from_secs(10);
 
@@ -58,6 +65,7 @@ pub fn run(home: &Home) -> anyhow::Result<ExitCode> {
         match left {
             Left::Done => return Ok(ExitCode::SUCCESS),
             Left::ToAttach(session) => top.attach(&session),
+            Left::ToRead(session) => top.read(&session),
             Left::Signal(signal) => {
                 drop(top);
                 terminal::die_of(signal);
@@ -71,6 +79,7 @@ pub fn run(home: &Home) -> anyhow::Result<ExitCode> {
 enum Left {
     Done,
     ToAttach(String),
+    ToRead(String),
     Signal(i32),
 }
 
@@ -87,8 +96,8 @@ struct Top<'a> {
     /// As of the last look.
     now: Timestamp,
     looked: Option<Instant>,
-    /// What became of sessions that were to be stopped.
-    stopped: (Sender<Result<String, String>>, Receiver<Result<String, String>>),
+    /// What became of sessions that were to be stopped, and of texts that were sent.
+    reports: (Sender<Result<String, String>>, Receiver<Result<String, String>>),
     pages: Option<Pages>,
 }
 
@@ -107,7 +116,7 @@ impl<'a> Top<'a> {
             today: Amount::default(),
             now: SystemClock.now(),
             looked: None,
-            stopped: channel(),
+            reports: channel(),
             pages: None,
         })
     }
@@ -179,7 +188,7 @@ impl<'a> Top<'a> {
 
     /// What other threads have to say.
     fn take_reports(&mut self) {
-        while let Ok(report) = self.stopped.1.try_recv() {
+        while let Ok(report) = self.reports.1.try_recv() {
             match report {
                 Ok(done) => self.board.note(done),
                 Err(why) => self.board.fail(why),
@@ -215,8 +224,13 @@ impl<'a> Top<'a> {
             Action::Nothing => {}
             Action::Moved => self.look_at_chosen(),
             Action::Leave => return Some(Left::Done),
-            Action::Attach(id) => match self.place_of_chosen() {
+            Action::Attach(id) => match self.place_of(&id) {
                 None => return Some(Left::ToAttach(id)),
+                Some(why) => self.board.fail(why),
+            },
+            Action::Read(id) => return Some(Left::ToRead(id)),
+            Action::Send(id, text) => match self.place_of(&id) {
+                None => self.send(id, text),
                 Some(why) => self.board.fail(why),
             },
             Action::Stop(id) => self.stop(id),
@@ -225,10 +239,11 @@ impl<'a> Top<'a> {
         None
     }
 
-    /// Why the chosen session cannot be attached to: where it runs.
-    fn place_of_chosen(&self) -> Option<String> {
-        let session = self.board.chosen().filter(|session| !session.hosted)?;
-        let place = self.details.as_ref().and_then(|details| details.place.as_deref());
+    /// Why a session can neither be attached to nor spoken to: where it runs.
+    fn place_of(&self, id: &str) -> Option<String> {
+        let session = self.board.all().find(|session| session.line.row.id == id && !session.hosted)?;
+        let chosen = self.board.chosen().is_some_and(|chosen| chosen.line.row.id == id);
+        let place = self.details.as_ref().filter(|_| chosen).and_then(|details| details.place.as_deref());
         let place = place.unwrap_or("in a terminal of its own");
         Some(format!("{} runs {place}; go there", session.line.row.name))
     }
@@ -242,23 +257,73 @@ impl<'a> Top<'a> {
         self.looked = None;
     }
 
-    /// In a thread: it takes as long as the agent takes to end.
+    /// The conversation in the user's pager, or the screen where there is none yet.
+    fn read(&mut self, session: &str) {
+        let args = View {
+            session: session.to_owned(),
+            tail_bytes: READ,
+            since: None,
+            follow: false,
+            no_pager: false,
+            json: false,
+        };
+        let mut printed = Vec::new();
+        let shown = view::show(&args, self.home, Paging::Always, &mut printed, &mut std::io::sink());
+        let printed = String::from_utf8_lossy(&printed);
+        match shown {
+            Ok(true) => {}
+            // Of one line it is a remark.
+            Ok(false) if printed.lines().count() < 2 => self.board.note(printed.trim()),
+            Ok(false) => self.board.fail("there is no pager to show it with; set PAGER, or install less"),
+            Err(error) => self.board.fail(error.to_string()),
+        }
+        self.looked = None;
+    }
+
+    fn name_of(&self, id: &str) -> String {
+        let session = self.board.all().find(|session| session.line.row.id == id);
+        session.map(|session| session.line.row.name.clone()).unwrap_or_default()
+    }
+
+    /// As `codemie stop` does.
     fn stop(&mut self, session: String) {
-        let name = self.board.chosen().map(|chosen| chosen.line.row.name.clone()).unwrap_or_default();
-        self.board.note(format!("{name} is being stopped …"));
-        let (home, origin, bell) = (self.home.clone(), self.origin.clone(), self.changes.bell());
-        let report = self.stopped.0.clone();
+        self.board.note(format!("{} is being stopped …", self.name_of(&session)));
+        let (home, origin) = (self.home.clone(), self.origin.clone());
+        self.in_thread("stop", move || {
+            let mut store = open(&home)?;
+            Ok(Ok(stop::line(&stop_one(&mut store, &home, &session, &origin, GRACE)?)))
+        });
+    }
+
+    /// As `codemie send` does.
+    fn send(&mut self, session: String, text: String) {
+        let name = self.name_of(&session);
+        self.board.note(format!("{name} is being sent a text …"));
+        let (home, origin) = (self.home.clone(), self.origin.clone());
+        self.in_thread("send", move || {
+            let (_, answer) = send::to_session(&home, &origin, &session, text, None, SEND_WITHIN)?;
+            let line = format!("{name}: {}: {}", answer.result, clean(&answer.why));
+            Ok(if matches!(answer.result, Delivery::Rejected | Delivery::Unknown) {
+                Err(line)
+            } else {
+                Ok(line)
+            })
+        });
+    }
+
+    /// In a thread, because it takes as long as an agent takes. What it returns is shown.
+    fn in_thread(
+        &mut self,
+        name: &str,
+        work: impl FnOnce() -> anyhow::Result<Result<String, String>> + Send + 'static,
+    ) {
+        let (report, bell) = (self.reports.0.clone(), self.changes.bell());
         let work = move || {
-            let stopped =
-                open(&home).and_then(|mut store| Ok(stop_one(&mut store, &home, &session, &origin, GRACE)?));
-            let _ = report.send(match stopped {
-                Ok(done) => Ok(stop::line(&done)),
-                Err(error) => Err(error.to_string()),
-            });
+            let _ = report.send(work().unwrap_or_else(|error| Err(error.to_string())));
             bell.ring();
         };
-        if let Err(error) = std::thread::Builder::new().name("stop".to_owned()).spawn(work) {
-            self.board.fail(format!("nothing was stopped: {error}"));
+        if let Err(error) = std::thread::Builder::new().name(name.to_owned()).spawn(work) {
+            self.board.fail(format!("nothing was done: {error}"));
         }
     }
 

@@ -48,8 +48,11 @@ pub(super) fn show(
     let mut store = open(home)?;
     let subject =
         store.read(|view| ReadableConversation::of(view, &args.session, &origin, SystemClock.now()))?;
-    if !args.follow && !args.json && draw_screen(&subject, home, out)? {
-        return Ok(false);
+    if !args.follow
+        && !args.json
+        && let Some(paged) = draw_screen(&subject, home, paging, out)?
+    {
+        return Ok(paged);
     }
     subject.must_be_of_an_agent()?;
     let drawing = Drawing::new(Style::of_stdout(), system::zone::local(), &subject.agent);
@@ -62,15 +65,24 @@ pub(super) fn show(
     once(&subject, at, drawing, paging, args, out, err)
 }
 
-/// A background session without a conversation, or of a program that never has one, is shown as its screen.
-fn draw_screen(subject: &ReadableConversation, home: &Home, out: &mut dyn Write) -> anyhow::Result<bool> {
+/// A background session without a conversation, or of a program that never has one, is shown as its screen. Returns whether the
+/// pager showed it; `None` for a session with a conversation.
+fn draw_screen(
+    subject: &ReadableConversation,
+    home: &Home,
+    paging: Paging,
+    out: &mut dyn Write,
+) -> anyhow::Result<Option<bool>> {
     let has_conversation = subject.file.is_some() && !subject.pending;
-    let Some(rows) = (!has_conversation).then(|| subject.screen(home)).flatten() else { return Ok(false) };
+    let Some(rows) = (!has_conversation).then(|| subject.screen(home)).flatten() else { return Ok(None) };
     let used = rows.iter().rposition(|row| !row.is_empty()).map_or(0, |last| last + 1);
-    for row in &rows[..used] {
-        writeln!(out, "{row}")?;
+    let text: String = rows[..used].iter().flat_map(|row| [row.as_str(), "\n"]).collect();
+    // A screen fits the terminal, and is printed; only a caller that has the whole terminal wants a pager.
+    let paged = paging == Paging::Always && pager::page(&text, paging, false)?;
+    if !paged {
+        out.write_all(text.as_bytes())?;
     }
-    Ok(true)
+    Ok(Some(paged))
 }
 
 fn once(

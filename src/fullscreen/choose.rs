@@ -12,7 +12,7 @@ use ratatui_core::style::{Modifier, Style};
 use ratatui_core::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
-use super::{Event, Fullscreen, Key, key_line, put, style};
+use super::{Event, Fullscreen, Key, edit, key_line, put, style};
 use crate::output::Colour;
 use human::text::shorten;
 
@@ -160,12 +160,10 @@ impl Chooser {
             Key::PageDown => self.go_to(self.selected + page),
             Key::Home => self.selected = 0,
             Key::End => self.go_to(usize::MAX),
-            Key::Letter(letter) | Key::Pasted(letter) => {
-                self.edit_filter(choices, |filter| filter.push(letter));
+            key if edit(&mut self.filter, key) => {
+                (self.selected, self.top) = (0, 0);
+                self.match_again(choices);
             }
-            Key::Backspace => self.edit_filter(choices, |filter| filter.truncate(without_last(filter))),
-            Key::Control('u') => self.edit_filter(choices, String::clear),
-            Key::Control('w') => self.edit_filter(choices, remove_word),
             Key::Control(key) if choices.keys().iter().any(|(known, _)| *known == key) => {
                 let place = self.chosen()?;
                 match choices.on_key(key, place) {
@@ -185,19 +183,10 @@ impl Chooser {
         self.selected = line.min(self.matching.len().saturating_sub(1));
     }
 
-    fn edit_filter(&mut self, choices: &dyn Choices, edit: impl FnOnce(&mut String)) {
-        edit(&mut self.filter);
-        (self.selected, self.top) = (0, 0);
-        self.match_again(choices);
-    }
-
     fn answer(&mut self, key: Key, choices: &mut dyn Choices) {
         let Some(question) = &mut self.question else { return };
         match key {
-            Key::Letter(letter) | Key::Pasted(letter) => question.text.push(letter),
-            Key::Backspace => question.text.truncate(without_last(&question.text)),
-            Key::Control('u') => question.text.clear(),
-            Key::Control('w') => remove_word(&mut question.text),
+            key if edit(&mut question.text, key) => {}
             Key::Escape | Key::Control('c' | 'd' | 'g') => self.question = None,
             Key::Enter => match choices.on_text(question.key, question.place, question.text.trim()) {
                 Ok(()) => {
@@ -297,14 +286,6 @@ impl Chooser {
 }
 
 /// How long a text is without its last letter.
-fn without_last(text: &str) -> usize {
-    text.char_indices().next_back().map_or(0, |(at, _)| at)
-}
-
-fn remove_word(text: &mut String) {
-    let kept = text.trim_end().rfind(' ').map_or(0, |space| space + 1);
-    text.truncate(kept);
-}
 
 /// Lets a person choose on the terminal.
 pub fn choose(

@@ -24,6 +24,21 @@ pub enum Key {
     Tab,
 }
 
+/// Changes a text that somebody types; false for a key that does not.
+pub fn edit(text: &mut String, key: Key) -> bool {
+    match key {
+        Key::Letter(letter) | Key::Pasted(letter) => text.push(letter),
+        Key::Backspace => drop(text.pop()),
+        Key::Control('u') => text.clear(),
+        Key::Control('w') => {
+            let kept = text.trim_end().rfind(' ').map_or(0, |space| space + 1);
+            text.truncate(kept);
+        }
+        _ => return false,
+    }
+    true
+}
+
 /// No sequence is longer; what goes on is none.
 const LONGEST: usize = 64;
 
@@ -200,6 +215,28 @@ mod tests {
             let single: Vec<&[u8]> = typed.chunks(1).collect();
             assert_eq!(keys(&single, true), expected, "{typed:?} byte by byte");
         }
+    }
+
+    #[test]
+    fn a_text_is_typed_and_mended() {
+        use Key::{Backspace, Control, Enter, Letter, Pasted};
+        let mut text = String::new();
+        for (key, expected) in [
+            (Letter('ö'), "ö"),
+            (Pasted('n'), "ön"),
+            (Backspace, "ö"),
+            (Letter(' '), "ö "),
+            (Letter('b'), "ö b"),
+            (Control('w'), "ö "),
+            (Control('w'), ""),
+            (Backspace, ""),
+            (Letter('x'), "x"),
+            (Control('u'), ""),
+        ] {
+            assert!(edit(&mut text, key));
+            assert_eq!(text, expected, "{key:?}");
+        }
+        assert!(!edit(&mut text, Enter) && !edit(&mut text, Control('c')));
     }
 
     #[test]

@@ -19,8 +19,8 @@ use terminal::Viewer;
 use terminal::viewer::{Interest, ViewerEvent};
 
 use crate::output::Style;
-pub use keys::Key;
 use keys::KeyReader;
+pub use keys::{Key, edit};
 pub use paint::{folded, key_line, marked, put, style};
 
 /// How long the rest of an escape sequence may take to arrive; a bare Escape is known by its silence.

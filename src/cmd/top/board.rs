@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::fullscreen::Key;
+use crate::fullscreen::{Key, edit};
 use crate::output::Colour;
 use crate::report::top::TopSession;
 use wire::{Activity, RunId, Timestamp};
@@ -16,19 +16,43 @@ pub(super) enum Action {
     Leave,
     /// This session, by its id.
     Attach(String),
+    Read(String),
+    /// This text, to this session.
+    Send(String, String),
     Stop(String),
     Page(String),
 }
 
 #[derive(Debug, Default)]
 pub(super) struct Board {
+    /// Those that are listed: all, or those that the filter leaves.
     pub(super) sessions: Vec<TopSession>,
+    /// The others.
+    pub(super) filtered_out: Vec<TopSession>,
+    /// Words of which each is in a listed session's name, title, agent, project, branch or state.
+    pub(super) filter: String,
+    /// What is typed now.
+    pub(super) input: Option<Input>,
+    /// The keys are explained, instead of the list.
+    pub(super) help: bool,
     pub(super) selected: usize,
     /// The first session that is seen.
     pub(super) first: usize,
     /// The session that is to be stopped, if that is confirmed: its id and its name.
     pub(super) question: Option<(String, String)>,
     pub(super) message: Option<(String, Colour)>,
+}
+
+/// A text that is typed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Input {
+    Filter,
+    /// For a session: its id, its name, the text so far.
+    Message {
+        id: String,
+        name: String,
+        text: String,
+    },
 }
 
 /// What a session that waits for its user says first, then those that work, then the others.
@@ -54,11 +78,25 @@ impl Board {
             key(a).cmp(&key(b))
         });
         let before = self.chosen().map(|chosen| (chosen.line.row.id.clone(), chosen.run));
-        self.sessions = sessions;
+        let words: Vec<String> = self.filter.split_whitespace().map(str::to_lowercase).collect();
+        (self.sessions, self.filtered_out) =
+            sessions.into_iter().partition(|session| has_all(session, &words));
         let found = before.and_then(|(id, run)| self.place_of(&id, run));
         self.selected = found.unwrap_or(self.selected).min(self.sessions.len().saturating_sub(1));
-        // Nobody is asked to stop what has ended.
+        // Nobody is asked to stop what has ended, or is not seen any more.
         self.question.take_if(|(id, _)| !self.sessions.iter().any(|session| session.line.row.id == *id));
+    }
+
+    /// All that run, whether the filter leaves them or not.
+    pub(super) fn all(&self) -> impl Iterator<Item = &TopSession> {
+        self.sessions.iter().chain(&self.filtered_out)
+    }
+
+    fn filter_again(&mut self) -> Action {
+        let mut all = std::mem::take(&mut self.sessions);
+        all.append(&mut self.filtered_out);
+        self.show(all);
+        Action::Moved
     }
 
     fn place_of(&self, id: &str, run: Option<RunId>) -> Option<usize> {
@@ -91,7 +129,35 @@ impl Board {
                 _ => Action::Nothing,
             };
         }
+        if std::mem::take(&mut self.help) {
+            return if key == Key::Control('c') { Action::Leave } else { Action::Nothing };
+        }
+        match self.input.take() {
+            Some(Input::Filter) => return self.on_filter_key(key, page),
+            Some(Input::Message { id, name, text }) => return self.on_message_key(key, id, name, text),
+            None => {}
+        }
         match key {
+            Key::Escape if !self.filter.is_empty() => {
+                self.filter.clear();
+                self.filter_again()
+            }
+            Key::Letter('/') => {
+                self.input = Some(Input::Filter);
+                Action::Nothing
+            }
+            Key::Letter('?') => {
+                self.help = true;
+                Action::Nothing
+            }
+            Key::Letter('m') => {
+                self.input = self.chosen().map(|one| Input::Message {
+                    id: one.line.row.id.clone(),
+                    name: one.line.row.name.clone(),
+                    text: String::new(),
+                });
+                Action::Nothing
+            }
             Key::Escape | Key::Letter('q') | Key::Control('c' | 'd') => Action::Leave,
             Key::Up | Key::Letter('k') | Key::Control('p') => self.go_to(self.selected.saturating_sub(1)),
             Key::Down | Key::Letter('j') | Key::Control('n') => self.go_to(self.selected + 1),
@@ -99,7 +165,8 @@ impl Board {
             Key::PageDown => self.go_to(self.selected + page),
             Key::Home | Key::Letter('g') => self.go_to(0),
             Key::End | Key::Letter('G') => self.go_to(usize::MAX),
-            Key::Enter | Key::Letter('a') => self.chosen_id().map_or(Action::Nothing, Action::Attach),
+            Key::Enter => self.chosen_id().map_or(Action::Nothing, Action::Read),
+            Key::Letter('a') => self.chosen_id().map_or(Action::Nothing, Action::Attach),
             Key::Letter('d') => self.chosen_id().map_or(Action::Nothing, Action::Page),
             Key::Letter('s') => {
                 let names = self.chosen().map(|one| (one.line.row.id.clone(), one.line.row.name.clone()));
@@ -108,6 +175,41 @@ impl Board {
             }
             _ => Action::Nothing,
         }
+    }
+
+    fn on_filter_key(&mut self, key: Key, page: usize) -> Action {
+        match key {
+            Key::Enter => return Action::Nothing,
+            Key::Escape => self.filter.clear(),
+            Key::Control('c') => return Action::Leave,
+            Key::Up => return self.stay_in_filter(self.selected.saturating_sub(1)),
+            Key::Down => return self.stay_in_filter(self.selected + 1),
+            Key::PageUp => return self.stay_in_filter(self.selected.saturating_sub(page)),
+            Key::PageDown => return self.stay_in_filter(self.selected + page),
+            key => {
+                self.input = Some(Input::Filter);
+                if !edit(&mut self.filter, key) {
+                    return Action::Nothing;
+                }
+            }
+        }
+        self.filter_again()
+    }
+
+    fn stay_in_filter(&mut self, place: usize) -> Action {
+        self.input = Some(Input::Filter);
+        self.go_to(place)
+    }
+
+    fn on_message_key(&mut self, key: Key, id: String, name: String, mut text: String) -> Action {
+        match key {
+            Key::Enter if !text.trim().is_empty() => return Action::Send(id, text),
+            Key::Escape => return Action::Nothing,
+            Key::Control('c') => return Action::Leave,
+            key => edit(&mut text, key),
+        };
+        self.input = Some(Input::Message { id, name, text });
+        Action::Nothing
     }
 
     fn chosen_id(&self) -> Option<String> {
@@ -131,6 +233,17 @@ impl Board {
         let ages = states.map(|state| next_minute(now.since(state.since)));
         ages.chain(falls.then_some(RATE)).fold(LONGEST, Duration::min)
     }
+}
+
+/// Whether each of the words is somewhere in what is shown of a session. `words`: in small letters.
+fn has_all(session: &TopSession, words: &[String]) -> bool {
+    let row = &session.line.row;
+    let state = session.line.state.as_ref().map(|state| state.is.as_str());
+    let title = row.title.as_deref();
+    let parts =
+        [Some(&*row.name), title, Some(&*row.agent), row.project.as_deref(), row.branch.as_deref(), state];
+    let parts: Vec<String> = parts.into_iter().flatten().map(str::to_lowercase).collect();
+    words.iter().all(|word| parts.iter().any(|part| part.contains(word)))
 }
 
 /// How long until an age is a minute more.
@@ -236,7 +349,7 @@ pub(super) mod tests {
             (&[Key::Letter('q')], Action::Leave, 0),
             (&[Key::Escape], Action::Leave, 0),
             (&[Key::Control('c')], Action::Leave, 0),
-            (&[Key::Enter], Action::Attach(first()), 0),
+            (&[Key::Enter], Action::Read(first()), 0),
             (&[Key::Letter('a')], Action::Attach(first()), 0),
             (&[Key::Letter('d')], Action::Page(first()), 0),
             (&[Key::Letter('s')], Action::Nothing, 0),
@@ -249,6 +362,21 @@ pub(super) mod tests {
             (&[Key::Pasted('s'), Key::Pasted('y')], Action::Nothing, 0),
             (&[Key::Letter('s'), Key::Pasted('y')], Action::Nothing, 0),
             (&[Key::Pasted('q')], Action::Nothing, 0),
+            (&[Key::Letter('?'), Key::Letter('s'), Key::Letter('y')], Action::Nothing, 0),
+            (&[Key::Letter('?'), Key::Letter('q')], Action::Nothing, 0),
+            (&[Key::Letter('?'), Key::Letter('?'), Key::Enter], Action::Read(first()), 0),
+            (
+                &[Key::Letter('m'), Key::Letter('s'), Key::Pasted('y'), Key::Enter],
+                Action::Send(first(), "sy".into()),
+                0,
+            ),
+            (&[Key::Letter('m'), Key::Letter('q'), Key::Backspace, Key::Enter], Action::Nothing, 0),
+            (&[Key::Letter('m'), Key::Letter('x'), Key::Escape], Action::Nothing, 0),
+            (&[Key::Letter('m'), Key::Letter('s'), Key::Enter, Key::Pasted('y')], Action::Nothing, 0),
+            (&[Key::Letter('m'), Key::Control('c')], Action::Leave, 0),
+            (&[Key::Letter('s'), Key::Letter('m'), Key::Letter('y')], Action::Nothing, 0),
+            (&[Key::Letter('/'), Key::Letter('q'), Key::Letter('s')], Action::Moved, 0),
+            (&[Key::Letter('/'), Key::Control('c')], Action::Leave, 0),
         ] {
             let mut board = board();
             let last = keys.iter().fold(Action::Nothing, |_, key| board.on_key(*key, 2));
@@ -258,6 +386,35 @@ pub(super) mod tests {
         for key in [Key::Enter, Key::Down, Key::Letter('s'), Key::Letter('d'), Key::End] {
             assert_eq!(empty.on_key(key, 5), Action::Nothing, "{key:?}");
         }
+    }
+
+    #[test]
+    fn a_filter_lists_sessions_with_all_of_its_words_until_it_is_cleared() {
+        let mut board = board();
+        let keys = |board: &mut Board, keys: &str| {
+            keys.chars().for_each(|letter| drop(board.on_key(Key::Letter(letter), 5)));
+        };
+        keys(&mut board, "/ABOUT w");
+        assert_eq!(
+            (names(&board), board.all().count()),
+            (vec!["asks", "works", "idle", "program"], 4),
+            "widgets"
+        );
+        keys(&mut board, "orks");
+        assert_eq!((names(&board), board.all().count()), (vec!["works"], 4));
+        assert_eq!(board.on_key(Key::Enter, 5), Action::Nothing);
+        assert_eq!(board.on_key(Key::Letter('s'), 5), Action::Nothing);
+        assert_eq!(board.question.as_ref().map(|(_, name)| name.as_str()), Some("works"));
+        board.on_key(Key::Letter('n'), 5);
+        board.show(vec![session(1, "idle", Activity::Idle), session(7, "works-too", Activity::Working)]);
+        assert_eq!(names(&board), ["works-too"], "what is new is filtered, too");
+        assert_eq!(board.on_key(Key::Escape, 5), Action::Moved);
+        assert_eq!(names(&board), ["works-too", "idle"]);
+        assert_eq!(board.on_key(Key::Escape, 5), Action::Leave);
+        keys(&mut board, "/working");
+        assert_eq!(names(&board), ["works-too"], "a state");
+        board.on_key(Key::Escape, 5);
+        assert_eq!(names(&board).len(), 2);
     }
 
     #[test]

@@ -7,7 +7,7 @@ use ratatui_core::style::{Modifier, Style};
 use ratatui_core::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
-use super::board::Board;
+use super::board::{Board, Input};
 use crate::cmd::budget;
 use crate::cmd::format::{clock, colour_of_activity, costs};
 use crate::cmd::list::model;
@@ -18,7 +18,7 @@ use crate::output::table::padded;
 use crate::report::context::ContextFill;
 use crate::report::statusline::Amount;
 use crate::report::top::{TopDetails, TopSession};
-use human::text::shorten;
+use human::text::{clean, shorten};
 use wire::{Activity, Status, Timestamp};
 
 /// With fewer rows nothing more is shown of the chosen session.
@@ -176,8 +176,10 @@ pub(super) fn paint(buffer: &mut Buffer, board: &mut Board, shown: &Shown<'_>) {
     let (width, rows) = (usize::from(buffer.area.width), rows(buffer.area, board.sessions.len()));
     board.scroll(rows.into());
     put(buffer, 0, &header(board, shown, width), 1);
-    if board.sessions.is_empty() {
-        paint_nothing(buffer);
+    if board.help {
+        paint_help(buffer);
+    } else if board.sessions.is_empty() {
+        paint_nothing(buffer, board);
     } else {
         paint_sessions(buffer, board, shown, rows);
         if let Some((details, from)) = shown.details.zip(details_from(buffer.area, rows)) {
@@ -224,9 +226,9 @@ fn details_from(area: Rect, rows: u16) -> Option<u16> {
 }
 
 fn header(board: &Board, shown: &Shown<'_>, width: usize) -> Line<'static> {
-    let waiting = board.sessions.iter().filter(|session| waits(session)).count();
-    let away = board.sessions.iter().filter(|session| session.line.runaway.is_some()).count();
-    let mut parts = vec![(format!("{} active", board.sessions.len()), Colour::Plain)];
+    let waiting = board.all().filter(|session| waits(session)).count();
+    let away = board.all().filter(|session| session.line.runaway.is_some()).count();
+    let mut parts = vec![(format!("{} active", board.all().count()), Colour::Plain)];
     if waiting > 0 {
         parts.push((format!("{waiting} waiting for you"), Colour::Warning));
     }
@@ -262,7 +264,35 @@ fn waits(session: &TopSession) -> bool {
     matches!(is, Some(Activity::NeedsInput | Activity::Dialog))
 }
 
-fn paint_nothing(buffer: &mut Buffer) {
+/// What each key does.
+const KEYS: [(&str, &str); 11] = [
+    ("↑ ↓, k j", "choose a session; PgUp PgDn, g G and Home End go further"),
+    ("Enter", "read its conversation, or its screen where there is none yet"),
+    ("a", "attach this terminal to it, if it runs in the background"),
+    ("m", "send it a text, if it runs in the background"),
+    ("s", "stop it, after a question"),
+    ("d", "open its page in the dashboard"),
+    ("/", "list only sessions with these words; Esc lists all again"),
+    ("?", "show these keys"),
+    ("q, Esc, ^C", "leave"),
+    ("", ""),
+    ("", "A text that is pasted is never a command."),
+];
+
+fn paint_help(buffer: &mut Buffer) {
+    const NAMES: usize = 12;
+    for (y, (key, does)) in (2..buffer.area.height.saturating_sub(1)).zip(KEYS) {
+        let key = Span::styled(padded(key, NAMES), style(Colour::Note));
+        put(buffer, y, &Line::from(vec![key, Span::raw(does)]), 1);
+    }
+}
+
+fn paint_nothing(buffer: &mut Buffer, board: &Board) {
+    if !board.filtered_out.is_empty() {
+        let text = format!("No session has \"{}\" in it; Esc lists all.", board.filter);
+        put(buffer, 2, &Line::styled(shorten(&text, buffer.area.width.into()), style(Colour::Heading)), 1);
+        return;
+    }
     put(buffer, 2, &Line::styled("No session is running.", style(Colour::Heading)), 1);
     for (y, text) in [
         (4, "codemie claude                 starts one in a terminal"),
@@ -412,7 +442,7 @@ fn detail_lines(
     }
     let runaway = session.line.runaway.as_ref().map(|runaway| runaway.in_words());
     line("runaway", runaway.as_deref().unwrap_or(""), Colour::Bad);
-    let where_ = details.place.as_deref().unwrap_or("in the background; Enter attaches this terminal");
+    let where_ = details.place.as_deref().unwrap_or("in the background; a attaches this terminal");
     line("runs", where_, Colour::Plain);
     let about =
         [Some(row.agent.clone()), Some(model(&session.line.models)), row.project.clone(), row.branch.clone()];
@@ -469,12 +499,46 @@ fn footer(board: &Board, width: usize) -> Line<'static> {
     if let Some((message, colour)) = &board.message {
         return Line::styled(shorten(message, width), style(*colour));
     }
-    // How to leave is seen on the narrowest terminal.
-    let keys: &[(&str, &str)] =
-        &[("Enter", "attach"), ("s", "stop"), ("q", "leave"), ("d", "dashboard"), ("↑↓", "choose")];
-    let keys = keys.iter().filter(|(key, _)| *key == "q" || !board.sessions.is_empty());
+    match &board.input {
+        Some(Input::Filter) => return typed("/", &board.filter, width),
+        Some(Input::Message { name, text, .. }) => return typed(&format!("to {name}: "), text, width),
+        None if board.help => return Line::styled("any key goes back", style(Colour::Faint)),
+        None if !board.filter.is_empty() => {
+            let shown = format!("only \"{}\"", shorten(&board.filter, 20));
+            return key_line(&[("Esc".to_owned(), "all"), ("Enter".to_owned(), "read"), (shown, "")], width);
+        }
+        None => {}
+    }
+    // How to leave, and where the other keys are named, is seen on the narrowest terminal.
+    let keys: &[(&str, &str)] = &[
+        ("Enter", "read"),
+        ("a", "attach"),
+        ("q", "leave"),
+        ("?", "keys"),
+        ("m", "send"),
+        ("s", "stop"),
+        ("/", "filter"),
+        ("d", "dashboard"),
+        ("↑↓", "choose"),
+    ];
+    let keys = keys.iter().filter(|(key, _)| matches!(*key, "q" | "?") || !board.sessions.is_empty());
     let keys: Vec<(String, &str)> = keys.map(|(key, does)| ((*key).to_owned(), *does)).collect();
     key_line(&keys, width)
+}
+
+/// A text that is typed, with its end seen and a mark where the next letter goes.
+fn typed(what: &str, text: &str, width: usize) -> Line<'static> {
+    let what = shorten(what, width / 2);
+    let room = width.saturating_sub(what.width() + 1);
+    let mut shown = text;
+    while shown.width() > room {
+        shown = shown.char_indices().nth(1).map_or("", |(at, _)| &shown[at..]);
+    }
+    Line::from(vec![
+        Span::styled(what, style(Colour::Note)),
+        Span::raw(clean(shown).into_owned()),
+        Span::raw("▏"),
+    ])
 }
 
 #[cfg(test)]
@@ -503,7 +567,7 @@ mod tests {
         let shown = Shown {
             details: Some(details),
             today,
-            dashboard: Some("http://127.0.0.1:8789/"),
+            dashboard: Some("http://127.0.0.1:8790/"),
             now: NOW,
             zone: &TimeZone::UTC,
         };
@@ -562,10 +626,10 @@ mod tests {
             " state    needs-input for 3m: a reason",
             " chain    first → [asks]  $1.50 in 2 sessions",
             " agent    claude · claude-opus-4-8 · widgets · main",
-            " page     http://127.0.0.1:8789/sessions/3a1e2f3-0000-4000-8000-000000000001",
+            " page     http://127.0.0.1:8790/sessions/3a1e2f3-0000-4000-8000-000000000001",
             " tokens   6.91k in all, 84.2k (42 %) in its context, 12.3k a minute of late",
             "Edit  lib.rs  failed",
-            " Enter attach  s stop  q leave  d dashboard  ↑↓ choose",
+            " Enter read  a attach  q leave  ? keys  m send  s stop  / filter  d dashboard  ↑↓ choose",
         ] {
             assert!(text.contains(part), "{part}:\n{text}");
         }
@@ -626,7 +690,40 @@ mod tests {
             text.contains("No session is running.") && text.contains("codemie run --detach claude"),
             "{text}"
         );
-        assert!(!text.contains("attach") && text.ends_with(" q leave"), "{text}");
+        assert!(!text.contains("attach") && text.ends_with(" q leave  ? keys"), "{text}");
+    }
+
+    #[test]
+    fn keys_are_explained_and_typed_texts_stand_below() {
+        for (width, height) in [(80, 20), (100, 30), (140, 40), (40, 12), (1, 1)] {
+            let mut board = board();
+            board.help = true;
+            let text = drawn(&mut board, &details(), width, height).join("\n");
+            assert!(
+                width < 80 || KEYS.iter().all(|(key, does)| text.contains(key) && text.contains(does)),
+                "{text}"
+            );
+        }
+        let mut board = board();
+        let last = |board: &mut Board, width| drawn(board, &details(), width, 20).pop().unwrap();
+        board.input = Some(Input::Filter);
+        board.filter = "asks".to_owned();
+        assert_eq!(last(&mut board, 80), " /asks▏");
+        let text = format!("{}and the end", "word ".repeat(30));
+        board.input = Some(Input::Message { id: "id".into(), name: "asks".into(), text });
+        assert!(
+            last(&mut board, 80).starts_with(" to asks: ") && last(&mut board, 80).ends_with("and the end▏")
+        );
+        assert!(last(&mut board, 20).ends_with("end▏"), "{}", last(&mut board, 20));
+        board.input = None;
+        assert_eq!(last(&mut board, 80), " Esc all  Enter read  only \"asks\"");
+        board.filter = "nothing".to_owned();
+        board.filtered_out = std::mem::take(&mut board.sessions);
+        let text = drawn(&mut board, &details(), 80, 20).join("\n");
+        assert!(
+            text.contains("4 active") && text.contains("No session has \"nothing\" in it; Esc lists all."),
+            "{text}"
+        );
     }
 
     #[test]

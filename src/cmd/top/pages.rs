@@ -1,4 +1,5 @@
-//! The dashboard beside the view: a `codemie dashboard` of its own, from the first time it is asked for until the view is left.
+//! The dashboard beside the view: the one that runs, else a `codemie dashboard` of its own, from the first time it is asked for
+//! until the view is left.
 
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cmd::browser;
-use crate::home::Home;
+use crate::home::{Home, own_var};
 use crate::report::wake::Bell;
 
 /// How long it may take to end.
@@ -38,7 +39,7 @@ impl Pages {
             let _ = out.read_line(&mut line);
             let _ = found.send(line.trim().to_owned());
             bell.ring();
-            // It would end if nobody read on.
+            // So that its pipe never fills up.
             let _ = io::copy(&mut out, &mut io::sink());
         })?;
         Ok(Self { child, first_line, entrance: None })
@@ -74,7 +75,7 @@ impl Pages {
 }
 
 fn show(url: &str, home: &Home) -> bool {
-    browser::show(url, home, |name| std::env::var_os(name))
+    browser::show(url, home, own_var)
 }
 
 impl Drop for Pages {

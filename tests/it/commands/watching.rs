@@ -90,7 +90,7 @@ fn top_shows_every_running_session_at_every_width() {
         });
         terminal.resize(15, 60);
         terminal.wait_for("the new size", |view| {
-            view.text().lines().last().is_some_and(|last| last.contains("Enter attach"))
+            view.text().lines().last().is_some_and(|last| last.contains("Enter read"))
         });
         let bytes = String::from_utf8_lossy(&terminal.bytes()).into_owned();
         assert!(!["\x1b[0;3", "\x1b[0;1;3"].iter().any(|colour| bytes.contains(colour)), "{columns}: colour");
@@ -106,7 +106,7 @@ fn top_follows_the_store_and_says_where_a_session_runs() {
     let mut watching = Watching::new();
     let terminal = watching.terminal(24, 100, &[]);
     terminal.wait_text("2 active");
-    terminal.send("\r");
+    terminal.send("a");
     terminal.wait_for("where it runs", |view| {
         view.text()
             .lines()
@@ -126,8 +126,45 @@ fn top_follows_the_store_and_says_where_a_session_runs() {
     terminal.send("s");
     terminal.wait_text("y/n");
     terminal.send("n");
-    terminal.wait_text("Enter attach");
+    terminal.wait_text("Enter read");
     terminal.send("\x1b");
+    assert_eq!(terminal.wait_exit().shell_code(), 0);
+    assert_restored(&terminal);
+}
+
+#[test]
+fn top_explains_its_keys_filters_and_takes_no_pasted_text_for_a_command() {
+    let watching = Watching::new();
+    let terminal = watching.terminal(24, 100, &[]);
+    terminal.wait_text("2 active");
+    terminal.send("?");
+    terminal.wait_text("send it a text, if it runs in the background");
+    terminal.send("x");
+    terminal.wait_text("▸ fix-auth");
+    terminal.send("/docs");
+    terminal.wait_text("▸ docs");
+    terminal.wait_for("the filter alone", |view| {
+        !view.text().contains("fix-auth") && view.text().contains("/docs")
+    });
+    terminal.send("\r");
+    terminal.wait_text("only \"docs\"");
+    terminal.send("\x1b");
+    terminal.wait_text("fix-auth");
+    // What is pasted is a text, wherever the keys are: `s` stops, `y` confirms it.
+    terminal.send("m");
+    terminal.wait_text("to docs: ");
+    terminal.send("\x1b[200~sy\r\x1b[201~");
+    terminal.wait_text("to docs: sy");
+    terminal.send("\r");
+    terminal.wait_for("why not", |view| {
+        view.text().contains("docs runs in ") && view.text().contains("go there")
+    });
+    terminal.send("\x1b[200~sy\r\x1b[201~s\x1b[200~y\x1b[201~");
+    terminal.send("?");
+    terminal.wait_text("stop it, after a question");
+    terminal.send("x");
+    terminal.wait_text("2 active");
+    terminal.send("q");
     assert_eq!(terminal.wait_exit().shell_code(), 0);
     assert_restored(&terminal);
 }
@@ -135,7 +172,7 @@ fn top_follows_the_store_and_says_where_a_session_runs() {
 #[test]
 fn top_is_left_by_keys_and_signals_and_the_terminal_is_restored() {
     let watching = Watching::new();
-    assert_left_by(&["q", "\x1b", "\x03"], "Enter attach", || watching.terminal(24, 80, &[]));
+    assert_left_by(&["q", "\x1b", "\x03"], "Enter read", || watching.terminal(24, 80, &[]));
 }
 
 #[test]
