@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::probe::{Answer, ask};
-use super::shells::{self, Mode, ShellAnswer};
+use super::shells::{self, Meaning, Mode, ShellAnswer};
 use super::{Examined, Finding, Level, Patient};
 use crate::agent::Agent;
 use crate::config::Config;
@@ -45,6 +45,9 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
     let (mut findings, mut any_wrapped) = (Vec::new(), false);
     let shims_on_path = shims_on_path(patient);
     let mut missed = false;
+    // What has one cause is one finding, however many agents there are.
+    let mut without_shim: Vec<&str> = Vec::new();
+    let mut bare_in_shells: Vec<(String, Vec<&str>)> = Vec::new();
     for (((index, agent), real), version) in patient.agents.iter().enumerate().zip(&reals).zip(versions) {
         let query = Query {
             name: agent,
@@ -68,13 +71,28 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
         let shim = shim_state(agent, patient);
         missed |=
             !shims_on_path && matches!((&on_path, &shim), (Reach::Bare(_), Some((_, ShimState::Current))));
-        findings.extend(reach(agent, &on_path, shim, shims_on_path, patient));
+        let has_no_shim =
+            matches!(shim, Some((_, ShimState::Missing))) && !matches!(on_path, Reach::Wrapped(_));
+        if has_no_shim {
+            without_shim.push(agent);
+        } else {
+            findings.extend(reach(agent, &on_path, shim, shims_on_path, patient));
+        }
         for ShellAnswer { shell, mode, meanings } in &asked {
             let Ok(meanings) = meanings else { continue };
             let wrapped = |path: &Path| {
                 let kind = resolve::judge(path, agent, &patient.ourselves, &DiskFiles);
                 matches!(kind, PathKind::SameFile | PathKind::OtherCopy | PathKind::ScriptShim)
             };
+            if matches!(&meanings[index], Meaning::File(path) if !wrapped(path)) {
+                let who = mode.of(shell);
+                match bare_in_shells.iter_mut().find(|(known, _)| *known == who) {
+                    _ if has_no_shim => {}
+                    Some((_, agents)) => agents.push(agent),
+                    None => bare_in_shells.push((who, vec![agent])),
+                }
+                continue;
+            }
             let judged = shells::judge(agent, shell, *mode, &meanings[index], wrapped);
             any_wrapped |= judged.as_ref().is_some_and(|finding| finding.level == Level::Ok);
             findings.extend(judged);
@@ -89,6 +107,24 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
     if missed {
         let fix = format!("{}; then open a new shell", shells::set_up(shell_name(patient)));
         findings.push(Finding::warn("shell", "here, the shims are not on PATH", fix));
+    }
+    findings.extend(bare_in_shells.into_iter().map(|(who, agents)| {
+        let fix = format!(
+            "{}; then open a new shell, or run `hash -r` in this one",
+            shells::set_up(shell_name(patient))
+        );
+        Finding::warn("shell", format!("{who} runs {} without codemie", agents.join(", ")), fix)
+    }));
+    if !without_shim.is_empty() {
+        let set_up = shells::set_up(shell_name(patient));
+        findings.push(Finding::note(
+            "shell",
+            format!(
+                "no shim: {} run without codemie when they are called by their own names",
+                without_shim.join(", ")
+            ),
+            format!("call `codemie {}`, or run: codemie shim install; then {set_up}", without_shim[0]),
+        ));
     }
     Examined { findings, wrapped: any_wrapped }
 }

@@ -18,6 +18,11 @@ pub enum Mode {
 }
 
 impl Mode {
+    /// A shell that is started so, in words.
+    pub fn of(self, shell: &str) -> String {
+        format!("{} ({shell})", self.name())
+    }
+
     fn name(self) -> &'static str {
         match self {
             Self::Login => "login shell",
@@ -162,7 +167,7 @@ pub fn judge(
     meaning: &Meaning,
     wrapped: impl Fn(&Path) -> bool,
 ) -> Option<Finding> {
-    let who = format!("{} ({shell})", mode.name());
+    let who = mode.of(shell);
     Some(match meaning {
         Meaning::Nothing => return None,
         Meaning::File(path) if wrapped(path) => {

@@ -125,6 +125,37 @@ fn shims_that_are_not_on_path_are_told_of_once() {
 }
 
 #[test]
+fn one_cause_is_one_finding_for_all_agents() {
+    let sandbox = Sandbox::new();
+    for agent in ["claude", "codex"] {
+        sandbox.script(&format!("real/{agent}"), "echo 1.2.3");
+    }
+    sandbox.file(".bashrc", "PATH=~/real:$PATH\n");
+    let mut command = sandbox.codemie(&["doctor", "--json"]);
+    let mut path = sandbox.search(&["real"]);
+    path.push(":");
+    path.push(TOOLS);
+    command.env("PATH", &path).env("SHELL", "/bin/bash");
+    let (shell, _) = findings(&mut command, "shell");
+    assert_eq!(
+        shell,
+        ["note: no shim: claude, codex run without codemie when they are called by their own names"]
+    );
+    let (claude, _) = findings(&mut command, "claude");
+    assert!(!claude.iter().any(|finding| finding.contains("without codemie")), "{claude:#?}");
+    assert_eq!(output_of(&mut sandbox.codemie(&["shim", "install"])).code, Some(0));
+    let (shell, _) = findings(&mut command, "shell");
+    assert_eq!(
+        shell,
+        [
+            "warn: login shell (bash) runs claude, codex without codemie",
+            "warn: interactive shell (bash) runs claude, codex without codemie",
+            "warn: here, the shims are not on PATH"
+        ]
+    );
+}
+
+#[test]
 fn where_nothing_is_wrapped_the_doctor_does_not_say_that_all_is_well() {
     let sandbox = Sandbox::new();
     let output = output_of(
@@ -160,8 +191,8 @@ fn aliases_and_functions_that_shadow_are_found() {
 fn a_folder_before_the_shims_is_found() {
     let sandbox = healthy();
     sandbox.file(".bashrc", "PATH=~/real:~/.codemie/shims:$PATH\n");
-    let (claude, code) = findings(&mut doctor(&sandbox, "bash"), "claude");
-    assert_any(&claude, &["warn: interactive shell (bash) runs ", "real/claude without codemie"]);
+    let (shell, code) = findings(&mut doctor(&sandbox, "bash"), "shell");
+    assert_any(&shell, &["warn: interactive shell (bash) runs claude without codemie"]);
     assert_eq!(code, 0, "a warning is no failure");
 }
 
@@ -207,8 +238,14 @@ fn what_is_wrong_with_the_home_folder_is_told() {
     assert_any(&codemie, &["note: config.toml: frobnicate means nothing"]);
     assert_eq!(code, 1);
 
-    let mut homeless = doctor(&sandbox, "bash");
-    let (codemie, code) = findings(homeless.env_remove("HOME"), "codemie");
+    // A number that stands in no database of users has no home folder there either.
+    let usual = doctor(&sandbox, "bash");
+    let mut homeless = Command::new("unshare");
+    homeless.arg("--map-user=54321").arg(usual.get_program()).args(usual.get_args()).env_clear();
+    homeless.envs(
+        usual.get_envs().filter_map(|(name, value)| Some((name, value?))).filter(|(name, _)| *name != "HOME"),
+    );
+    let (codemie, code) = findings(&mut homeless, "codemie");
     assert_any(&codemie, &["error: neither CODEMIE_HOME nor HOME is set"]);
     assert_eq!(code, 1);
 }
