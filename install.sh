@@ -14,12 +14,13 @@ files into $CODEMIE_HOME (default ~/.codemie), and one marked line into each she
 
   --prefix DIR       where bin/codemie goes (default ~/.local)     CODEMIE_INSTALL_PREFIX
   --binary FILE      install this file instead of building         CODEMIE_INSTALL_BINARY
-  --sha256 HEX       its checksum; needed with --binary            CODEMIE_INSTALL_SHA256
+  --sha256 HEX       its checksum, to be sure which file it is     CODEMIE_INSTALL_SHA256
   --yes              ask nothing                                   CODEMIE_INSTALL_YES=1
   --no-modify-path   leave the shell start-up files alone          CODEMIE_INSTALL_NO_MODIFY_PATH=1
   --no-shims         make no shims                                 CODEMIE_INSTALL_NO_SHIMS=1
   --dry-run          say what would be done, and do nothing        CODEMIE_INSTALL_DRY_RUN=1
   --uninstall        remove what an earlier run installed          CODEMIE_INSTALL_UNINSTALL=1
+  --purge            with --uninstall: sessions and settings, too  CODEMIE_INSTALL_PURGE=1
   --help             this text
 USAGE
 }
@@ -56,6 +57,7 @@ read_options() {
     [ -z "$(flag "${CODEMIE_INSTALL_NO_SHIMS-}")" ] || shims=
     dry_run=$(flag "${CODEMIE_INSTALL_DRY_RUN-}")
     uninstall=$(flag "${CODEMIE_INSTALL_UNINSTALL-}")
+    purge=$(flag "${CODEMIE_INSTALL_PURGE-}")
     while [ $# -gt 0 ]; do
         case $1 in
             --prefix | --binary | --sha256)
@@ -69,6 +71,7 @@ read_options() {
             --no-shims) shims= ;;
             --dry-run) dry_run=1 ;;
             --uninstall) uninstall=1 ;;
+            --purge) purge=1 ;;
             --help | -h)
                 usage
                 exit 0
@@ -271,15 +274,19 @@ refuse_foreign_program() {
 
 obtain_binary() {
     if [ -n "$binary" ]; then
-        [ -n "$sha256" ] || fail "--binary needs --sha256, so that what is installed is what was meant"
         [ -f "$binary" ] || fail "there is no file $binary"
+        if [ -z "$sha256" ]; then
+            # A file on this machine is known to who names it; one that was downloaded can be compared.
+            sha256=$(sha256_of "$binary") || return 0
+            say "sha256 of $binary: $sha256"
+        fi
         verify "$binary"
         return 0
     fi
     [ -z "$sha256" ] || fail "--sha256 goes with --binary"
     checkout=$(cd "$(dirname -- "$script")" 2>/dev/null && pwd) || checkout=
     grep -q '^name = "codemie"$' "$checkout/Cargo.toml" 2>/dev/null ||
-        fail "this is not a checkout of codemie; give --binary FILE --sha256 HEX"
+        fail "this is not a checkout of codemie; give --binary FILE"
     command -v cargo >/dev/null 2>&1 || fail "cargo is needed to build codemie; see https://rustup.rs"
     refuse_old_cargo
     target=$(absolute "${CARGO_TARGET_DIR:-$checkout/target}")
@@ -473,6 +480,7 @@ finish() {
 
 uninstall() {
     [ -f "$receipt" ] || fail "there is no $receipt, so nothing is known to be installed"
+    if [ -n "$purge" ]; then confirm_purge; fi
     take_lock
     line=$(start_up_line)
     # Last made, first removed; folders at the very end, and only those that are empty then.
@@ -492,6 +500,9 @@ MADE
     for note in "$home/run/version-"*; do remove_file "$note"; done
     if [ -d "$home/run" ] && [ -z "$dry_run" ]; then rmdir -- "$home/run" 2>/dev/null || :; fi
     remove_file "$receipt"
+    if [ -n "$purge" ] && step "remove $home with all sessions and settings"; then
+        rm -rf -- "$home" || fail "cannot remove $home"
+    fi
     while IFS= read -r entry; do
         kind=${entry%% *}
         path=${entry#* }
@@ -501,6 +512,21 @@ MADE
     done <<MADE
 $made
 MADE
+}
+
+# Nothing brings them back. The receipt in it was found, so the folder is codemie's.
+confirm_purge() {
+    case "$home" in
+        / | "$HOME" | "$HOME/") fail "$home holds more than codemie's files; it is not removed" ;;
+    esac
+    if [ -n "$assume_yes$dry_run" ]; then return 0; fi
+    [ -t 0 ] || fail "--purge removes all sessions and settings in $home; add --yes where nobody can be asked"
+    printf 'Remove %s with all sessions and settings? [y/N] ' "$home"
+    read -r answer || answer=n
+    case $answer in
+        y | Y | yes | Yes) ;;
+        *) fail "nothing was changed" ;;
+    esac
 }
 
 # Sessions and settings are the user's own.
@@ -581,6 +607,7 @@ main() {
     trap 'exit 130' INT
     trap 'exit 143' TERM
     read_options "$@"
+    [ -z "$purge" ] || [ -n "$uninstall" ] || bad_usage "--purge goes with --uninstall"
     find_places
     if [ -n "$uninstall" ]; then
         uninstall

@@ -241,12 +241,12 @@ fn refuses_before_it_changes_anything() {
     let cases: &[(&[&str], i32, &str)] = &[
         (&["--binary", CODEMIE, "--sha256", &wrong], 1, "the checksum of"),
         (&["--binary", CODEMIE, "--sha256", "no-checksum"], 1, "the checksum of"),
-        (&["--binary", CODEMIE], 1, "--binary needs --sha256"),
         (&["--binary", "/nonexistent", "--sha256", &sum], 1, "there is no file"),
         (&["--sha256", &sum], 1, "--sha256 goes with --binary"),
         (&["--frobnicate"], 2, "there is no option --frobnicate"),
         (&["--prefix"], 2, "--prefix needs a value"),
         (&["--uninstall"], 1, "nothing is known to be installed"),
+        (&["--purge"], 2, "--purge goes with --uninstall"),
     ];
     for shell in present(&SHELLS) {
         let sandbox = lived_in();
@@ -257,6 +257,34 @@ fn refuses_before_it_changes_anything() {
             assert!(output.err.contains(text), "{shell:?} {args:?}: {output:?}");
             assert_same(&format!("{shell:?} {args:?}"), &before, &sandbox.tree());
         }
+    }
+}
+
+#[test]
+fn a_file_without_a_checksum_is_installed_and_its_checksum_is_printed() {
+    for shell in present(&SHELLS) {
+        let sandbox = lived_in();
+        let output = installer(&sandbox, shell, &["--yes", "--binary", CODEMIE]);
+        assert_eq!(output.code, Some(0), "{shell:?}: {output:?}");
+        assert!(output.out.contains(&format!("sha256 of {CODEMIE}: {}", checksum())), "{output:?}");
+    }
+}
+
+#[test]
+fn a_purge_takes_sessions_and_settings_away_and_asks_before() {
+    for shell in present(&SHELLS) {
+        let sandbox = lived_in();
+        let before = sandbox.tree();
+        assert_eq!(install(&sandbox, shell, &[]).code, Some(0));
+        sandbox.file(".codemie/config.toml", "quiet = true\n");
+        let installed = sandbox.tree();
+        let refused = installer(&sandbox, shell, &["--uninstall", "--purge"]);
+        assert_eq!(refused.code, Some(1), "{shell:?}: {refused:?}");
+        assert!(refused.err.contains("add --yes where nobody can be asked"), "{refused:?}");
+        assert_same(&format!("{shell:?}, refused"), &installed, &sandbox.tree());
+        let gone = installer(&sandbox, shell, &["--uninstall", "--purge", "--yes"]);
+        assert_eq!((gone.code, gone.err.as_str()), (Some(0), ""), "{shell:?}: {gone:?}");
+        assert_same(&format!("{shell:?}, purged"), &before, &sandbox.tree());
     }
 }
 
