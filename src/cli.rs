@@ -3,6 +3,7 @@
 mod backend;
 mod budget;
 mod delivery;
+mod overview;
 mod proxy;
 mod sessions;
 
@@ -38,8 +39,9 @@ const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] [--pr
        codemie COMMAND";
 
 /// What can be typed there.
-const TOP_KEYS: &str = "Keys: up and down (or k and j) choose a session, Enter or a attaches to one in the background, s stops it after a question, \
-                        d opens the dashboard, q leaves. Without a terminal `codemie list --active` prints what runs.";
+const TOP_KEYS: &str = "Keys: up and down (or k and j) choose a session, Enter shows its conversation or screen, a attaches to one in the background, \
+                        m sends it a text, s stops it after a question, / filters, d opens the dashboard, ? shows all keys, q leaves. Without a \
+                        terminal `codemie list --active` prints what runs.";
 
 /// Help in the colours of everything else; clap leaves them out where they are not wanted.
 const STYLES: Styles = Styles::plain()
@@ -335,8 +337,9 @@ pub struct Doctor {
 
 #[derive(Debug, Args)]
 pub struct Config {
+    /// Without it every setting is shown
     #[command(subcommand)]
-    pub action: ConfigAction,
+    pub action: Option<ConfigAction>,
 }
 
 #[derive(Debug, Subcommand)]
@@ -459,6 +462,9 @@ pub fn parse(mut args: Vec<OsString>) -> Result<CommandLine, Refusal> {
     // A line that begins with an option, or with `run`, was meant to run something.
     let runs = args.first().is_some_and(|first| is_option(first) || first == "run");
     let code = if runs { RUN_USAGE } else { USAGE };
+    if args.is_empty() {
+        return Err(overview::short());
+    }
     let cli = by_clap(&args).map_err(|text| match text.kind() {
         ErrorKind::MissingSubcommand => refusal(RUN_USAGE, &missing()),
         _ => Refusal { code: usage_code(&text, code), text },
@@ -513,7 +519,9 @@ fn command() -> clap::Command {
             .disable_help_flag(true)
             .arg(own.trailing_var_arg(true).allow_hyphen_values(true))
     });
-    Cli::augment_args(clap::Command::new("codemie").subcommands(agents))
+    let command = Cli::augment_args(clap::Command::new("codemie").subcommands(agents));
+    let template = overview::template(&command);
+    command.help_template(template)
 }
 
 fn by_clap(args: &[OsString]) -> Result<Cli, clap::Error> {

@@ -481,7 +481,7 @@ pub struct Limits {
 )]
 pub struct Statusline {
     /// Print the line to add to Claude Code's settings; nothing is written there
-    #[arg(long)]
+    #[arg(long, visible_alias = "print-setting")]
     pub install: bool,
 }
 
@@ -546,7 +546,7 @@ pub struct Stop {
     pub json: bool,
 }
 
-#[derive(Debug, Args)]
+#[derive(Debug, Default, Args)]
 pub struct Resume {
     /// Session id, name, the agent's session id, or the beginning of one of them; without it a list to choose from
     #[arg(value_name = "SESSION")]

@@ -47,6 +47,8 @@ fn everything_after_the_agents_name_is_the_agents() {
         (&["--version", "claude"], "exit 0"),
         (&["run", "--help"], "exit 0"),
         (&["help"], "exit 0"),
+        (&[], "exit 2"),
+        (&["config"], "Config(Config { action: None })"),
         (&["help", "claude"], "exit 0"),
         (&["help", "config", "set"], "exit 0"),
         (&["help", "bogus"], "exit 2"),
@@ -156,7 +158,7 @@ fn the_definition_passes_clap_s_own_checks() {
 #[test]
 fn every_agent_of_the_registry_is_a_sub_command_in_help_and_completions() {
     let help = message(&["--help"]);
-    let mut after = help.find("Commands:").unwrap();
+    let mut after = help.find("Run:").unwrap();
     for agent in registry::AGENTS {
         let line = format!("Run {}", agent.product());
         let at = after + help[after..].find(&line).unwrap_or_else(|| panic!("{line}:\n{help}"));

@@ -34,7 +34,7 @@ pub fn run(
 ) -> anyhow::Result<ExitCode> {
     let file = home.config_file();
     let mut settings = Settings::read(Some(&file), own_var);
-    match &args.action {
+    match args.action.as_ref().unwrap_or(&ConfigAction::Show { json: false }) {
         ConfigAction::Path => writeln!(out, "{}", file.display())?,
         ConfigAction::Show { json } => show(&mut settings, agents, *json, out)?,
         ConfigAction::Get { key } => match settings.get(key) {

@@ -175,7 +175,7 @@ fn table(
     style: Style,
 ) -> Table {
     let wide = is_wide(style);
-    let titles = style.columns < usize::MAX && lines.iter().any(|line| line.row.title.is_some());
+    let titles = lines.iter().any(|line| line.row.title.is_some());
     let models = wide && lines.iter().any(|line| !line.models.is_empty());
     let called = |line: &SessionLine| line.row.api_calls > 0;
     let metered = lines.iter().any(called);

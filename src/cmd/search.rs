@@ -56,8 +56,11 @@ pub fn run(args: &Search, home: &Home, out: &mut dyn Write, err: &mut dyn Write)
         return Ok(ExitCode::SUCCESS);
     }
     let hits = Drawn { words: &query.words, now, zone: &zone };
-    if !found.messages.is_empty() && !args.print && browse::browse(&found, &hits, home, out, err)? {
-        return Ok(ExitCode::SUCCESS);
+    if !found.messages.is_empty()
+        && !args.print
+        && let Some(code) = browse::browse(&found, &hits, home, out, err)?
+    {
+        return Ok(code);
     }
     out.write_all(hits.all(&found, Style::of_stdout()).as_bytes())?;
     Ok(ExitCode::SUCCESS)

@@ -51,7 +51,10 @@ impl Holder {
         let stop = format!("codemie stop {}", shell::word(name));
         match self {
             Self::Background { .. } => {
-                format!("use --on-conflict attach, takeover or fork, or end it with `{stop}`")
+                let attach = format!("codemie attach {}", shell::word(name));
+                format!(
+                    "`{attach}` shows it; use --on-conflict takeover or fork to continue it here, or end it with `{stop}`"
+                )
             }
             Self::Foreground { .. } => {
                 format!("go there, end it with `{stop}`, or use --on-conflict takeover or fork")

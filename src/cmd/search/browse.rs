@@ -1,14 +1,16 @@
-//! Hits as a list on the terminal: Enter opens the conversation at the hit.
+//! Hits as a list on the terminal: Enter opens the conversation at the hit, ^R continues its session.
 
 use std::io::Write;
+use std::process::ExitCode;
 
 use ratatui_core::text::{Line, Span};
 
 use super::Drawn;
 use super::excerpt::Excerpt;
-use crate::cli::View;
+use crate::cli::{Resume, View};
+use crate::cmd::resume;
 use crate::cmd::view::{self, Paging};
-use crate::fullscreen::choose::{Choice, Choices, Chooser, choose};
+use crate::fullscreen::choose::{Choice, Choices, Chooser, KeyResult, choose};
 use crate::fullscreen::{Fullscreen, folded, marked, style};
 use crate::home::Home;
 use crate::output::Colour;
@@ -20,18 +22,18 @@ use human::text::{clean_lines, shorten};
 /// How much of a conversation is opened from a hit on.
 const OPENED: usize = 256 * 1024;
 
-/// Lets a person look through the hits. False where there is no terminal for it.
+/// Lets a person look through the hits, and continue one's session. `None` where there is no terminal for it.
 pub(super) fn browse(
     found: &FoundMessages,
     drawn: &Drawn<'_>,
     home: &Home,
     out: &mut dyn Write,
     err: &mut dyn Write,
-) -> anyhow::Result<bool> {
+) -> anyhow::Result<Option<ExitCode>> {
     let mut hits = HitList { found, drawn };
     let mut chooser = Chooser::new(&hits);
     loop {
-        let Some(mut screen) = Fullscreen::open()? else { return Ok(false) };
+        let Some(mut screen) = Fullscreen::open()? else { return Ok(None) };
         let choice = choose(&mut screen, &mut chooser, &mut hits)?;
         drop(screen);
         match choice {
@@ -48,13 +50,18 @@ pub(super) fn browse(
                 };
                 // What is printed instead would be hidden by the list.
                 if !view::show(&args, home, Paging::Always, out, err)? {
-                    return Ok(true);
+                    return Ok(Some(ExitCode::SUCCESS));
                 }
             }
-            Choice::Key(..) | Choice::None => return Ok(true),
+            Choice::Key(_, place) => {
+                let Some(session) = found.messages[place].session_id.clone() else { continue };
+                let args = Resume { session: Some(session), ..Resume::default() };
+                return resume::run(&args, home, out, err).map(Some);
+            }
+            Choice::None => return Ok(Some(ExitCode::SUCCESS)),
             Choice::End(signal) => {
                 terminal::die_of(signal);
-                return Ok(true);
+                return Ok(Some(ExitCode::FAILURE));
             }
         }
     }
@@ -136,5 +143,17 @@ impl Choices for HitList<'_> {
 
     fn enter(&self) -> &'static str {
         "open the conversation there"
+    }
+
+    fn keys(&self) -> &'static [(char, &'static str)] {
+        &[('r', "resume")]
+    }
+
+    fn on_key(&mut self, _key: char, place: usize) -> KeyResult {
+        let message = &self.found.messages[place];
+        if message.session_id.is_some() {
+            return KeyResult::Chosen;
+        }
+        KeyResult::Failed(format!("it did not run through codemie; resume it with {} itself", message.agent))
     }
 }

@@ -16,6 +16,8 @@ use wire::Timestamp;
 
 /// A row of what belongs to none.
 const NONE: &str = "(none)";
+/// In the column of agents, for a row that more than one agent shares.
+const SEVERAL: &str = "several";
 
 /// How a time is shown: as seen from when, and where.
 #[derive(Debug)]
@@ -178,8 +180,8 @@ impl Drawing<'_> {
         // The id of a foreign one stands in the first column.
         let conversations = self.report.by == By::Session && rows.iter().any(|row| !row.foreign);
         columns.extend(conversations.then(|| Column::text("CONVERSATION", usize::MAX).dispensable(11)));
-        // `--by agent` shows which agents share a row.
-        let agents = self.report.by != By::Agent && rows.iter().all(|row| row.agent.is_some());
+        // Of a row that agents share `--by agent` shows which.
+        let agents = self.report.by != By::Agent && !rows.is_empty();
         if agents {
             columns.push(Column::text("AGENT", 6).dispensable(9));
         }
@@ -212,7 +214,8 @@ impl Drawing<'_> {
                 cells.push(Cell::painted(id.map_or("", |id| ids.of(id)).to_owned(), Colour::Faint));
             }
             if agents {
-                cells.push(row.agent.clone().filter(|_| is_row).unwrap_or_default().into());
+                let agent = row.agent.as_deref().unwrap_or(SEVERAL);
+                cells.push(if is_row { agent.to_owned() } else { String::new() }.into());
             }
             let parts = [row.input, row.output, row.cache_read, row.cache_write].map(number);
             let counts = [number(row.api_calls)].into_iter().chain(parts);

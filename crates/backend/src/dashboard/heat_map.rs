@@ -37,6 +37,13 @@ pub fn heat_map(hours: &[HourRow], zone: &str) -> Markup {
             }
         }
     };
+    let most = hours.iter().max_by(|a, b| value(&a.sums).total_cmp(&value(&b.sums))).map(|row| row.sums);
+    let most = most.unwrap_or_default();
+    let content = html! {
+        (content)
+        p.note { "The darker, the more was spent in that hour of the week: no colour is nothing, the darkest "
+            (priced(most.cost_usd, most.counts.unpriced_calls)) "." }
+    };
     panel_with("Hours of the week", format!("in {zone}"), content)
 }
 
