@@ -242,9 +242,20 @@ impl Part {
     }
 }
 
-/// Letters beyond ASCII that hold one of these without their case.
+/// Letters beyond ASCII that can stand for some of these letters, or for them and their neighbours.
 fn run_others(letters: &[u8]) -> Vec<char> {
-    letters_with(|folding| folding.bytes().any(|byte| letters.contains(&byte))).collect()
+    letters_with(|folding| {
+        let folded: Vec<char> = folding.chars().collect();
+        // Each way in which the two overlap: the folding begins so many letters before the run, or inside of it.
+        (1..letters.len() + folded.len()).any(|shift| {
+            let (from, skipped) = (shift.saturating_sub(folded.len()), folded.len().saturating_sub(shift));
+            letters[from..]
+                .iter()
+                .zip(&folded[skipped..])
+                .all(|(letter, other)| char::from(*letter) == *other)
+        })
+    })
+    .collect()
 }
 
 /// Other letters that are this one without their case, or hold it.
@@ -364,6 +375,21 @@ mod tests {
                 let unit = letter.encode_utf16(&mut [0; 2])[0];
                 assert!(sieve.passes(format!("\\u{unit:04x}").as_bytes()), "{part:?} in {letter:?}");
             }
+        }
+    }
+
+    #[test]
+    fn only_letters_that_fit_a_run_are_looked_for_beside_it() {
+        for (run, others) in [
+            ("ss", "\u{df}\u{17f}\u{1e9e}\u{fb05}\u{fb06}"),
+            ("asks", "\u{df}\u{17f}\u{1e9e}\u{212a}\u{fb05}\u{fb06}"),
+            ("tasty", "\u{17f}\u{1e99}\u{fb05}\u{fb06}"),
+            ("000", ""),
+        ] {
+            let mut found: Vec<char> = run_others(run.as_bytes());
+            let mut expected: Vec<char> = others.chars().collect();
+            (found.sort_unstable(), expected.sort_unstable());
+            assert_eq!(found, expected, "{run}");
         }
     }
 

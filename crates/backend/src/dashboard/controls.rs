@@ -168,8 +168,8 @@ pub fn how_to_begin(deployment: Deployment) -> Markup {
             em { "All history" } "."
         },
         Deployment::Backend => html! {
-            "On a developer's machine set " code { "CODEMIE_BACKEND_URL" } " to this address and "
-            code { "CODEMIE_BACKEND_TOKEN" } " to a token that "
+            "On a developer's machine run " code { "codemie config set backend.url" } " with this address and "
+            code { "codemie config set backend.token" } " with a token that "
             code { "codemie backend token create --role ingest" }
             " prints. The next session appears here at once."
         },

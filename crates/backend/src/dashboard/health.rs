@@ -52,8 +52,8 @@ fn totals(frame: &Frame, health: &Health) -> Markup {
 fn sinks(frame: &Frame, outbox: &[Outbox], order: &TableOrder<'_>) -> Markup {
     if outbox.is_empty() {
         let next = html! {
-            "Everything is kept here. To send it to a backend, set " code { "CODEMIE_BACKEND_URL" }
-            " and " code { "CODEMIE_BACKEND_TOKEN" } "."
+            "Everything is kept here. To send it to a backend, run "
+            code { "codemie config set backend.url URL" } " and " code { "codemie config set backend.token TOKEN" } "."
         };
         return empty("No receiver is configured", &next);
     }
