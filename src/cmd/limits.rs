@@ -75,6 +75,9 @@ fn draw(limits: &[Limit], now: Timestamp, zone: &TimeZone, style: Style) -> Stri
 
 const MODEL: &str = "MODEL";
 
+/// Instead of a pace that a window is too young for, or has too few calls.
+const NOT_YET: &str = "–";
+
 fn table(limits: &[&Limit], now: Timestamp, zone: &TimeZone) -> Table {
     let models = limits.iter().any(|limit| limit.model.is_some());
     let quotas = limits.iter().any(|limit| limit.utilization.is_some());
@@ -97,7 +100,15 @@ fn table(limits: &[&Limit], now: Timestamp, zone: &TimeZone) -> Table {
         costs(limits.iter().map(|limit| of(limit).map(|cost| (cost, unpriced(limit)))))
     };
     let cost = amounts(|limit| Some(limit.cost));
-    let (pace, end) = (amounts(|limit| limit.cost_per_hour), amounts(|limit| limit.projected));
+    let forecast = |of| {
+        let amounts = amounts(of).into_iter().zip(limits);
+        let shown = |(amount, limit): (String, &&Limit)| {
+            // Of a window that is over there is nothing to forecast.
+            if amount.is_empty() && now < limit.end { NOT_YET.to_owned() } else { amount }
+        };
+        amounts.map(shown).collect::<Vec<_>>()
+    };
+    let (pace, end) = (forecast(|limit| limit.cost_per_hour), forecast(|limit| limit.projected));
     let amounts = cost.into_iter().zip(pace).zip(end);
     for (limit, ((cost, pace), end)) in limits.iter().zip(amounts) {
         let whole = limit.model.is_none();
@@ -178,6 +189,16 @@ Computed from all calls that this machine knows, wrapped or not; what other mach
 "
         );
         assert!(drawn(&[], 80).contains("limits --all"));
+    }
+
+    #[test]
+    fn a_forecast_that_is_not_known_yet_is_a_dash() {
+        let mut running = limit(None, LimitWindow::FiveHours, None);
+        (running.cost_per_hour, running.projected) = (None, None);
+        let over = Limit { end: running.begin, ..running.clone() };
+        let text = drawn(&[running, over], 120);
+        let dashes: Vec<_> = text.lines().map(|line| line.matches('–').count()).collect();
+        assert_eq!(dashes[..3], [0, 2, 0], "{text}");
     }
 
     #[test]

@@ -18,8 +18,12 @@ const QUARTER: i64 = HOUR / 4;
 const FIVE_HOURS: i64 = 5 * HOUR;
 const WEEK: i64 = 7 * 24 * HOUR;
 
-/// A pace is taken over at least so long: one call in the first minute says nothing about the next five hours.
-const LEAST_PACE: i64 = 10 * 60_000;
+/// Nothing is forecast before this part of a window has passed, half an hour of five and 17 hours of a week: what comes is then
+/// at most nine times of what was, and a week's first morning does not stand for seven nights.
+const LEAST_PASSED: i64 = 10;
+
+/// Nothing is forecast from fewer calls: one prompt makes one or two, and says nothing about when the next one comes.
+const LEAST_CALLS: i64 = 3;
 
 spelled!(
     /// What is limited.
@@ -57,10 +61,10 @@ pub struct Limit {
     pub tokens: i64,
     #[serde(rename = "costUsd", serialize_with = "in_dollars")]
     pub cost: PicoDollars,
-    /// Since the window's first call; `None` once it is over.
+    /// Since the window's begin; `None` while there is too little to say, and once it is over.
     #[serde(rename = "costPerHour", serialize_with = "maybe_in_dollars")]
     pub cost_per_hour: Option<PicoDollars>,
-    /// What it will have cost at its end at this pace; `None` once it is over.
+    /// What it will have cost at its end at this pace; `None` where there is none.
     #[serde(rename = "projectedUsd", serialize_with = "maybe_in_dollars")]
     pub projected: Option<PicoDollars>,
     /// The used part of the quota, 0 to 1, where the vendor reported it.
@@ -228,8 +232,10 @@ fn add(
     }
     let limit = |model: Option<&str>, sums: &CallSums| {
         // Of one model as of all, so that the parts add up to the whole.
-        let pace = (now < span.end).then(|| pace(sums, all.first, now));
-        let left = span.end.0.saturating_sub(now.0);
+        let (passed, left) = (now.0.saturating_sub(span.begin.0), span.end.0.saturating_sub(now.0));
+        // Of the window so far, with its pauses and nights: more of them come.
+        let over =
+            |time: i64| says_enough(span, &all, now).then(|| PicoDollars(share(sums.cost.0, time, passed)));
         Limit {
             agent: agent.to_owned(),
             model: model.map(str::to_owned),
@@ -238,8 +244,8 @@ fn add(
             end: span.end,
             tokens: sums.tokens(),
             cost: sums.cost,
-            cost_per_hour: pace,
-            projected: pace.map(|pace| PicoDollars(sums.cost.0.saturating_add(share(pace.0, left, HOUR)))),
+            cost_per_hour: over(HOUR),
+            projected: over(left).map(|more| PicoDollars(sums.cost.0.saturating_add(more.0))),
             // A vendor's quota is for all models together.
             utilization: span.reported.filter(|_| model.is_none()).map(|known| known.utilization),
             source: span.reported.map_or(COMPUTED, |known| &known.source).to_owned(),
@@ -252,12 +258,11 @@ fn add(
     limits.extend(models.iter().map(|(model, sums)| limit(Some(model), sums)));
 }
 
-/// Per hour, since the window's first call.
-fn pace(sums: &CallSums, first: Timestamp, now: Timestamp) -> PicoDollars {
-    if sums.calls == 0 {
-        return PicoDollars(0);
-    }
-    PicoDollars(share(sums.cost.0, HOUR, now.0.saturating_sub(first.0).max(LEAST_PACE)))
+/// Whether what was used of a running window says how it goes on.
+fn says_enough(span: &LimitSpan<'_>, all: &CallSums, now: Timestamp) -> bool {
+    let length = span.end.0.saturating_sub(span.begin.0);
+    let passed = now.0.saturating_sub(span.begin.0);
+    now < span.end && passed >= length / LEAST_PASSED && all.calls >= LEAST_CALLS
 }
 
 fn share(amount: i64, part: i64, of: i64) -> i64 {
@@ -373,14 +378,17 @@ mod tests {
                 "codex gpt week 2026-11-16T00:00:00.000Z..2026-11-23T00:00:00.000Z $1 computed",
             ]
         );
-        // Two dollars in two hours, and 2 h 50 min to go.
-        assert_eq!(found[0].cost_per_hour, Some(PicoDollars(DOLLAR)));
-        assert_eq!(found[0].projected, Some(PicoDollars(DOLLAR * 29 / 6)));
         assert_eq!(found[0].tokens, 20);
-        // The other model began later, and its pace is of the same two hours.
-        for limit in &found[1..3] {
-            assert_eq!(limit.cost_per_hour, Some(PicoDollars(DOLLAR / 2)), "{limit:?}");
-            assert_eq!(limit.projected, Some(PicoDollars(DOLLAR * 29 / 12)), "{limit:?}");
+        assert!(
+            found[..3].iter().all(|limit| limit.cost_per_hour.is_none() && limit.projected.is_none()),
+            "two calls"
+        );
+        // Three dollars in the 35 hours since Monday began, and 133 to go; of each model its part.
+        let (hours, left) = (35 * 6 + 1, 132 * 6 + 5);
+        for (limit, dollars) in found[3..6].iter().zip([3, 2, 1]) {
+            let spent = dollars * DOLLAR;
+            assert_eq!(limit.cost_per_hour, Some(PicoDollars(spent * 6 / hours)), "{limit:?}");
+            assert_eq!(limit.projected, Some(PicoDollars(spent + spent * left / hours)), "{limit:?}");
         }
         let all = limits(&[calls], &[], true, now, &TimeZone::UTC);
         let ended = |limit: &&Limit| limit.end <= now;
@@ -390,11 +398,45 @@ mod tests {
         );
     }
 
+    /// What the running window of a week, or of five hours, will have cost.
+    fn forecast(calls: &Spending, window: LimitWindow, now: &str) -> Option<i64> {
+        let found = limits(std::slice::from_ref(calls), &[], false, at(now), &TimeZone::UTC);
+        let limit = found.iter().find(|limit| limit.window == window && limit.model.is_none()).unwrap();
+        assert_eq!(limit.cost_per_hour.is_some(), limit.projected.is_some(), "{limit:?}");
+        limit.projected.map(|cost| cost.0 / DOLLAR)
+    }
+
     #[test]
-    fn one_call_makes_no_wild_forecast() {
-        let calls = spending(&[("claude", "opus", "2026-11-17T09:10:00Z")]);
-        let found = limits(&[calls], &[], false, at("2026-11-17T09:10:01Z"), &TimeZone::UTC);
-        assert_eq!(found[0].cost_per_hour, Some(PicoDollars(6 * DOLLAR)), "over ten minutes at least");
+    fn the_pace_is_that_of_the_window_so_far() {
+        // Three dollars within ten minutes of a Wednesday, half of the week.
+        let calls = spending(&[
+            ("claude", "opus", "2026-11-18T11:45:00Z"),
+            ("claude", "opus", "2026-11-18T11:50:00Z"),
+            ("claude", "opus", "2026-11-18T11:55:00Z"),
+        ]);
+        let now = "2026-11-18T12:00:00Z";
+        assert_eq!(forecast(&calls, LimitWindow::Week, now), Some(8), "60 of 168 hours have passed");
+        // The window of five hours began at eleven.
+        assert_eq!(forecast(&calls, LimitWindow::FiveHours, now), Some(15));
+        assert_eq!(forecast(&calls, LimitWindow::FiveHours, "2026-11-18T13:30:00Z"), Some(6));
+    }
+
+    #[test]
+    fn nothing_is_forecast_from_too_little() {
+        let monday = ["2026-11-16T00:05:00Z", "2026-11-16T00:10:00Z", "2026-11-16T00:15:00Z"];
+        let calls = |count: usize| {
+            let calls: Vec<_> = monday[..count].iter().map(|moment| ("claude", "opus", *moment)).collect();
+            spending(&calls)
+        };
+        for (window, now, dollars) in [
+            (LimitWindow::FiveHours, "2026-11-16T00:29:59Z", None),
+            (LimitWindow::FiveHours, "2026-11-16T00:30:00Z", Some(30)),
+            (LimitWindow::Week, "2026-11-16T16:47:00Z", None),
+            (LimitWindow::Week, "2026-11-16T16:48:00Z", Some(30)),
+        ] {
+            assert_eq!(forecast(&calls(3), window, now), dollars, "{window} {now}");
+            assert_eq!(forecast(&calls(2), window, now), None, "{window} {now}");
+        }
     }
 
     #[test]
