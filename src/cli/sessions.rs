@@ -14,10 +14,10 @@ use crate::launch::conflict::OnConflict;
 use crate::live::events::Cursor;
 use crate::registry;
 use crate::search::Role;
-use crate::store::Sort;
+use crate::store::{Sort, StatusFilter};
 use human::since::Since;
 use jiff::tz::TimeZone;
-use wire::Status;
+use wire::{Activity, EndReason, Status};
 
 /// Any name: other programs have sessions, too. Completions offer the agents, and no files.
 #[derive(Clone)]
@@ -62,7 +62,8 @@ pub struct List {
     /// Only on this branch, or one whose name contains it
     #[arg(long, value_name = "BRANCH")]
     pub branch: Option<String>,
-    /// Only in this state: those that were stopped have failed, those that were cleared are completed
+    /// Only those of which the column STATUS shows this word; `active` are all that run, `completed` also those that were cleared,
+    /// switched or stopped
     #[arg(long, value_name = "STATUS")]
     pub status: Option<StatusName>,
     /// Only those that used this model, or one whose name contains it
@@ -88,23 +89,51 @@ pub struct List {
     pub json: bool,
 }
 
-/// How a session can stand.
+/// Every word that the column STATUS of `list` can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum StatusName {
     Active,
+    Starting,
+    Dialog,
+    Working,
+    NeedsInput,
+    Idle,
     Completed,
+    Cleared,
+    Switched,
+    Stopped,
     Failed,
     Interrupted,
+    Archived,
 }
 
-impl From<StatusName> for Status {
-    fn from(name: StatusName) -> Self {
-        match name {
-            StatusName::Active => Self::Active,
-            StatusName::Completed => Self::Completed,
-            StatusName::Failed => Self::Failed,
-            StatusName::Interrupted => Self::Interrupted,
+impl StatusName {
+    /// What the store can tell of it.
+    pub fn filter(self) -> StatusFilter {
+        match self {
+            Self::Active | Self::Starting | Self::Dialog | Self::Working | Self::NeedsInput | Self::Idle => {
+                StatusFilter::Is(Status::Active)
+            }
+            Self::Completed => StatusFilter::Is(Status::Completed),
+            Self::Cleared => StatusFilter::EndedBy(EndReason::Clear),
+            Self::Switched => StatusFilter::EndedBy(EndReason::Switch),
+            Self::Stopped => StatusFilter::EndedBy(EndReason::Stopped),
+            Self::Failed => StatusFilter::Is(Status::Failed),
+            Self::Interrupted => StatusFilter::Is(Status::Interrupted),
+            Self::Archived => StatusFilter::Archived,
         }
+    }
+
+    /// What the session does, for words that no store holds: it is found out when somebody asks.
+    pub fn activity(self) -> Option<Activity> {
+        Some(match self {
+            Self::Starting => Activity::Starting,
+            Self::Dialog => Activity::Dialog,
+            Self::Working => Activity::Working,
+            Self::NeedsInput => Activity::NeedsInput,
+            Self::Idle => Activity::Idle,
+            _ => return None,
+        })
     }
 }
 

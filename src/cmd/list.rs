@@ -8,7 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::budget;
 use super::format::{self, ShortIds, costs, state_or_status};
-use crate::cli::List;
+use crate::cli::{List, StatusName};
 use crate::home::Home;
 use crate::launch::{Origin, settings};
 use crate::output::table::{Cell, Column, Table};
@@ -19,7 +19,7 @@ use crate::report::state::Asked;
 use crate::report::title;
 use crate::store::{Filter, Show};
 use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use wire::{Activity, LiveState, SessionRecord, Timestamp};
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, zone) = (SystemClock.now(), system::zone::local());
@@ -27,22 +27,35 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let mut store = open_existing(home)?;
     let origin = Origin::of_this_process();
     let asked = Asked { home, origin: &origin, now };
+    // What a session does is found out by asking it: all are looked at before the first ones are chosen.
+    let activity = args.status.and_then(StatusName::activity);
+    let first = |count, lines| if activity.is_some() { count } else { fitting(count, args.limit, lines) };
     if args.json {
-        let all = |count| fitting(count, args.limit, None);
-        let mut listing = list::recorded(store.as_mut(), &filter, all, now)?;
+        let mut listing = list::recorded(store.as_mut(), &filter, |count| first(count, None), now)?;
         asked.fill(&mut listing.sessions);
+        if let Some(activity) = activity {
+            let wanted = |record: &SessionRecord| does(record.state.as_ref(), activity);
+            listing.keep(wanted, |count| fitting(count, args.limit, None));
+        }
         let limits = settings(Some(home), &origin).runaway;
         let records = ListedRecord::of(store.as_mut(), listing.sessions, limits, now)?;
         out.write_all(json::pretty(&records)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
     let style = Style::of_stdout();
-    let fitting = |count| fitting(count, args.limit, Style::rows_of_stdout());
-    let Listing { sessions: mut lines, more } =
-        list::summarised(store.as_mut(), &filter, fitting, now, is_wide(style))?;
+    let rows = Style::rows_of_stdout();
+    let mut listing =
+        list::summarised(store.as_mut(), &filter, |count| first(count, rows), now, is_wide(style))?;
+    if let Some(store) = &mut store {
+        list::add_states(store, &mut listing.sessions, &asked)?;
+    }
+    if let Some(activity) = activity {
+        let wanted = |line: &SessionLine| does(line.state.as_ref(), activity);
+        listing.keep(wanted, |count| fitting(count, args.limit, rows));
+    }
+    let Listing { sessions: mut lines, more } = listing;
     let mut used = Vec::new();
     if let Some(store) = &mut store {
-        list::add_states(store, &mut lines, &asked)?;
         let config = settings(Some(home), &origin);
         list::add_runaways(store, &mut lines, config.runaway, now)?;
         used = list::add_budgets(store, &mut lines, &config.budgets, now, &zone)?;
@@ -75,6 +88,10 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+fn does(state: Option<&LiveState>, activity: Activity) -> bool {
+    state.is_some_and(|state| state.is == activity)
 }
 
 /// What the mark of a session that has run away means, for each.
@@ -110,11 +127,11 @@ fn filter(args: &List, now: Timestamp, zone: &TimeZone) -> Filter {
         group: args.group.clone(),
         since: args.since.map(|since| since.before(now, zone)),
         branch: args.branch.clone(),
-        status: args.status.map(Into::into),
+        status: args.status.map(StatusName::filter),
         model: args.model.clone(),
         words: args.words.clone(),
         sort: args.sort.into(),
-        show: if args.all {
+        show: if args.all || args.status == Some(StatusName::Archived) {
             Show::All
         } else if args.active {
             Show::Active
@@ -266,7 +283,8 @@ mod tests {
     use crate::session::runaway::Runaway;
     use crate::store::ListedSession;
     use crate::store::PicoDollars;
-    use wire::{Activity, EndReason, LiveState, Status};
+    use clap::ValueEnum;
+    use wire::{EndReason, Status};
 
     fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> SessionLine {
         SessionLine {
@@ -434,6 +452,48 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
         let text = of(&lines, 80);
         assert!(text.contains("fix-auth    claude  needs-input  project"), "{text}");
         assert!(text.contains("fix-auth.2  claude  active       a-rather"), "{text}");
+    }
+
+    #[test]
+    fn every_word_of_the_column_can_be_asked_for() {
+        let shown = |status, reason, state, archived| {
+            let mut line = lines().remove(0);
+            (line.row.status, line.row.end_reason, line.row.archived) = (status, reason, archived);
+            line.state = state;
+            let text = of(&[line], 40);
+            text.lines().nth(1).unwrap().split_whitespace().nth(1).unwrap().to_owned()
+        };
+        let state = |is| LiveState { is, since: Timestamp(0), why: String::new(), source: None };
+        let mut words: Vec<String> = Activity::ALL
+            .iter()
+            .map(|is| shown(Status::Active, None, Some(state(*is)), false))
+            .chain([shown(Status::Completed, None, None, true)])
+            .collect();
+        for status in Status::ALL {
+            words.push(shown(*status, None, None, false));
+            words.extend(EndReason::ALL.iter().map(|reason| shown(*status, Some(*reason), None, false)));
+        }
+        for word in words {
+            // On forty columns the longest one is cut.
+            let word = word.replace("interrup…", "interrupted").replace("needs-in…", "needs-input");
+            assert!(StatusName::from_str(&word, false).is_ok(), "{word}");
+        }
+    }
+
+    #[test]
+    fn words_for_what_sessions_do_choose_before_the_limit() {
+        let mut all: Vec<SessionLine> = lines().into_iter().chain(lines()).collect();
+        for (line, is) in
+            all.iter_mut().zip([Activity::Working, Activity::Idle, Activity::Working, Activity::Working])
+        {
+            line.state = Some(LiveState { is, since: Timestamp(0), why: String::new(), source: None });
+        }
+        all.extend(lines());
+        let mut listing = Listing { sessions: all, more: 0 };
+        listing
+            .keep(|line| does(line.state.as_ref(), Activity::Working), |count| fitting(count, Some(2), None));
+        assert_eq!((listing.sessions.len(), listing.more), (2, 1));
+        assert!(listing.sessions.iter().all(|line| does(line.state.as_ref(), Activity::Working)));
     }
 
     #[test]

@@ -22,6 +22,16 @@ pub struct Listing<T> {
     pub more: usize,
 }
 
+impl<T> Listing<T> {
+    /// Keeps the wanted ones of a listing that has all, as many as `shown` allows of those.
+    pub fn keep(&mut self, wanted: impl Fn(&T) -> bool, shown: impl Fn(usize) -> usize) {
+        self.sessions.retain(wanted);
+        let count = self.sessions.len();
+        self.sessions.truncate(shown(count));
+        self.more = count - self.sessions.len();
+    }
+}
+
 /// The records of the first sessions that match. `shown` returns how many are shown if that many match.
 pub fn recorded(
     store: Option<&mut Store>,

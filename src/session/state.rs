@@ -175,7 +175,9 @@ impl Ending {
     pub fn status(self) -> Status {
         match (self.reason, self.exit) {
             (EndReason::Crash, _) => Status::Interrupted,
-            (EndReason::Clear | EndReason::Switch, _) | (_, Some(Exit::Code(0)) | None) => Status::Completed,
+            // Agents exit with 0, 143 or by the signal when they are stopped, each in its own way: that says nothing of the session.
+            (EndReason::Clear | EndReason::Switch | EndReason::Stopped, _)
+            | (_, Some(Exit::Code(0)) | None) => Status::Completed,
             (_, Some(Exit::Code(_) | Exit::Signal(_))) => Status::Failed,
         }
     }
@@ -253,7 +255,8 @@ mod tests {
             (EndReason::Switch, None, Status::Completed),
             (EndReason::Signal, Some(Exit::Signal(15)), Status::Failed),
             (EndReason::Signal, Some(Exit::Code(143)), Status::Failed),
-            (EndReason::Stopped, Some(Exit::Signal(9)), Status::Failed),
+            (EndReason::Stopped, Some(Exit::Signal(9)), Status::Completed),
+            (EndReason::Stopped, Some(Exit::Code(143)), Status::Completed),
             (EndReason::Stopped, Some(Exit::Code(0)), Status::Completed),
             (EndReason::Crash, None, Status::Interrupted),
             (EndReason::Crash, Some(Exit::Code(0)), Status::Interrupted),

@@ -85,7 +85,7 @@ pub use phase::{Exit, Phase};
 pub use position::Position;
 pub use proxied::{ProxyColumns, Seen};
 pub use pruned::PrunedSession;
-pub use query::{Filter, Labelled, Show, Sort};
+pub use query::{Filter, Labelled, Show, Sort, StatusFilter};
 pub use quota::{QuotaRow, QuotaUseRow};
 pub use record::{Priced, RecordKind, RecordRow, StoredRecord};
 pub use request::{CLAIMED, Claim, NewRequest, REMEMBERED, RequestRow};

@@ -5,7 +5,7 @@ use rusqlite::{params, params_from_iter};
 
 use super::session::{COLUMNS, read};
 use super::{Error, Phase, SessionRow, Tx, View};
-use wire::{Status, Timestamp};
+use wire::{EndReason, Status, Timestamp};
 
 /// Which sessions a list shows, and in which order. The default is all that are not archived, the last used first.
 #[derive(Clone, Debug, Default)]
@@ -19,13 +19,35 @@ pub struct Filter {
     pub since: Option<Timestamp>,
     /// A part of the branch's name, in any case.
     pub branch: Option<String>,
-    pub status: Option<Status>,
+    pub status: Option<StatusFilter>,
     /// A part of the name of a model it used, in any case.
     pub model: Option<String>,
     /// Each in its name, title, project, branch or a tag, in any case.
     pub words: Vec<String>,
     pub show: Show,
     pub sort: Sort,
+}
+
+/// How a session stands, as its record or as people read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusFilter {
+    /// The record's `status`.
+    Is(Status),
+    /// Ended for this reason, whatever its status: sessions that were stopped under earlier versions may be `failed`.
+    EndedBy(EndReason),
+    Archived,
+}
+
+impl StatusFilter {
+    /// Of the session `s`.
+    fn sql(self) -> String {
+        match self {
+            Self::Is(Status::Active) => "s.phase <> 'closed'".to_owned(),
+            Self::Is(status) => format!("s.phase = 'closed' AND s.status = '{status}'"),
+            Self::EndedBy(reason) => format!("s.phase = 'closed' AND s.end_reason = '{reason}'"),
+            Self::Archived => "s.archived = 1".to_owned(),
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -90,11 +112,7 @@ impl Filter {
             Show::All => "1",
             Show::Archived => "s.archived = 1",
         };
-        let status = match self.status {
-            None => String::new(),
-            Some(Status::Active) => " AND s.phase <> 'closed'".to_owned(),
-            Some(status) => format!(" AND s.phase = 'closed' AND s.status = '{status}'"),
-        };
+        let status = self.status.map_or_else(String::new, |status| format!(" AND {}", status.sql()));
         let sql = format!(
             "{show}{status} AND (?1 IS NULL OR s.agent = ?1)
                AND (?2 IS NULL OR s.cwd = ?2

@@ -68,10 +68,14 @@ fn stop_ends_a_run_with_what_left_its_group_and_says_so_once_more_afterwards() {
     assert!(!processes::alive(below), "it was in a session of its own");
     let record = scene.record("fix-auth");
     assert_eq!((&record["endReason"], &record["exitCode"]), (&"stopped".into(), &5.into()), "{record}");
-    assert_eq!(record["status"], "failed", "for programs the status stays");
+    assert_eq!(record["status"], "completed", "whatever code it exits with");
     let (listed, shown) = (scene.codemie(&["list"]).out, scene.codemie(&["show", "fix-auth"]).out);
     assert!(listed.contains(" stopped ") && !listed.contains("failed"), "{listed}");
     assert!(shown.starts_with("fix-auth  stopped (exit code 5)"), "{shown}");
+    for (status, found) in [("stopped", true), ("completed", true), ("failed", false), ("idle", false)] {
+        let listed = scene.codemie(&["list", "--status", status]);
+        assert_eq!((listed.code, listed.out.contains("fix-auth")), (Some(0), found), "{status}: {listed:?}");
+    }
     let again = scene.codemie(&["stop", "fix-auth", "--json"]);
     let report: Value = serde_json::from_str(&again.out).unwrap();
     assert_eq!((again.code, &report["result"]), (Some(0), &"ended-before".into()), "{again:?}");

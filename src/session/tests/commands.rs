@@ -15,10 +15,10 @@ use super::super::{Error, labels};
 use super::{World, agent_session, usage};
 use crate::meter::record::Fact;
 use crate::report::usage::{By, rows_of};
-use crate::store::{FileId, Filter, Priced, Show};
-use wire::Pid;
-use wire::SessionId;
+use crate::store::{FileId, Filter, Priced, Show, StatusFilter};
 use wire::Timestamp;
+use wire::{EndReason, Status};
+use wire::{Pid, SessionId};
 
 impl World {
     fn publish(&mut self) -> usize {
@@ -31,8 +31,12 @@ impl World {
     }
 
     fn end_with(&mut self, run: super::RunId, exit: Exit) {
+        self.end_as(run, Ending::exited(exit));
+    }
+
+    fn end_as(&mut self, run: super::RunId, ending: Ending) {
         let at = self.wait(1000);
-        self.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(exit))).unwrap();
+        self.store.write(|tx| lifecycle::end(tx, at, run, ending)).unwrap();
     }
 
     pub(crate) fn feed(&mut self, session: SessionId, inode: u64, records: &[Priced]) {
@@ -215,9 +219,25 @@ fn lists_are_filtered_and_newest_first() {
         (Filter { project: Some("acme/widgets".into()), ..all.clone() }, &["three", "two", "one"]),
         (Filter { tag: Some("night".into()), ..all.clone() }, &["two"]),
         (Filter { group: Some("g".into()), ..all.clone() }, &["two"]),
-        (Filter { since: Some(week), ..all }, &["three", "two"]),
+        (Filter { since: Some(week), ..all.clone() }, &["three", "two"]),
     ];
     for (filter, expected) in table {
+        assert_eq!(world.names(&filter), expected, "{filter:?}");
+    }
+
+    let (four, _) = world.start_as(&world.named("four"));
+    world.end_as(four, Ending::stopped(Exit::Code(143)));
+    let (five, _) = world.start_as(&world.named("five"));
+    world.end_with(five, Exit::Code(1));
+    for (status, expected) in [
+        (StatusFilter::Is(Status::Active), &["two"][..]),
+        (StatusFilter::Is(Status::Completed), &["four", "three", "one"]),
+        (StatusFilter::Is(Status::Failed), &["five"]),
+        (StatusFilter::EndedBy(EndReason::Stopped), &["four"]),
+        (StatusFilter::EndedBy(EndReason::Clear), &[]),
+        (StatusFilter::Archived, &["one"]),
+    ] {
+        let filter = Filter { status: Some(status), ..all.clone() };
         assert_eq!(world.names(&filter), expected, "{filter:?}");
     }
 }
