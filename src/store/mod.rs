@@ -93,7 +93,9 @@ pub use run::{NewRun, Realm, RunRow, Surroundings};
 pub use session::{NewSession, SessionRow, Workspace};
 pub use sink::{SinkCount, SinkRow};
 pub use steps::{Step, StepKind, ToolRow};
-pub use usage::{CallSums, Owner, OwnerSession, Place, PlaceOf, Portion, Span, Spending, SpentCall};
+pub use usage::{
+    CallSums, CommitFacts, Owner, OwnerSession, Place, PlaceOf, Portion, Span, Spending, SpentCall,
+};
 pub use wire::PicoDollars;
 
 /// An open database. One per thread.

@@ -39,6 +39,16 @@ pub struct Spending {
     pub models: Vec<String>,
     pub places: Vec<Place>,
     pub portions: Vec<Portion>,
+    /// What is known of the commits that places name.
+    pub commits: HashMap<String, CommitFacts>,
+}
+
+/// A commit as its repository on this machine has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommitFacts {
+    /// The first line of its message; `None` where git does not give it.
+    pub subject: Option<String>,
+    pub at: Option<Timestamp>,
 }
 
 /// What made calls: a session, or a conversation that never was one.

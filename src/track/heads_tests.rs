@@ -177,6 +177,11 @@ impl Scene {
         let report =
             self.world.store.read(|view| UsageReport::recorded(view, &home, &query, Span::default(), &clock));
         let rows = report.unwrap().tally.rows;
+        for row in rows.iter().filter(|row| row.key.is_some()) {
+            let (key, commit) = (row.key.as_deref().unwrap(), row.commit.as_ref().unwrap());
+            assert_eq!(commit.subject.as_deref(), Some(label_of(key).as_str()), "{key}");
+            assert!(commit.at.is_some(), "{key}");
+        }
         let mut table = [0; 3];
         for (number, expected) in self.expected.iter().enumerate() {
             let row =

@@ -46,7 +46,11 @@ impl Drawing<'_> {
         text.push_str(
             ",agent,inputTokens,outputTokens,cacheReadTokens,cacheWriteTokens,reasoningTokens,apiCalls,costUsd,unpricedModels,foreign",
         );
-        text.push_str(if sessions { ",name,sessionId,project,startTime\n" } else { "\n" });
+        text.push_str(match self.report.by {
+            _ if sessions => ",name,sessionId,project,startTime\n",
+            By::Commit => ",subject,commitTime,project\n",
+            _ => "\n",
+        });
         for row in self.report.rows() {
             let key = quoted(row.key.as_deref().unwrap_or_default());
             self.csv_line(&mut text, &if parts { format!("{key},") } else { key.clone() }, row);
@@ -73,6 +77,13 @@ impl Drawing<'_> {
                 [label.name, label.id.unwrap_or_default(), label.project.unwrap_or_default()]
                     .map(|field| quoted(&field));
             let _ = write!(text, ",{name},{id},{project},{}", label.started.unwrap_or(row.first_at));
+        }
+        if self.report.by == By::Commit {
+            let label = row.commit.clone().unwrap_or_default();
+            let [subject, project] =
+                [label.subject, label.project].map(|field| quoted(&field.unwrap_or_default()));
+            let at = label.at.map(|at| at.to_string()).unwrap_or_default();
+            let _ = write!(text, ",{subject},{at},{project}");
         }
         text.push('\n');
     }
@@ -177,6 +188,12 @@ impl Drawing<'_> {
             columns.push(Column::text("STARTED", usize::MAX).dispensable(4));
             columns.push(Column::text("PROJECT", 8).dispensable(5));
         }
+        let commits = self.report.by == By::Commit;
+        if commits {
+            columns.push(Column::text("DATE", usize::MAX).dispensable(4));
+            columns.push(Column::text("SUBJECT", 16).dispensable(2));
+            columns.push(Column::text("PROJECT", 8).dispensable(5));
+        }
         // The id of a foreign one stands in the first column.
         let conversations = self.report.by == By::Session && rows.iter().any(|row| !row.foreign);
         columns.extend(conversations.then(|| Column::text("CONVERSATION", usize::MAX).dispensable(11)));
@@ -208,6 +225,14 @@ impl Drawing<'_> {
                 let started =
                     if is_row { human::moment(started, self.moments.now, zone) } else { String::new() };
                 cells.extend([started.into(), project.into()]);
+            }
+            if commits {
+                let label = row.commit.clone().unwrap_or_default();
+                let made = label.at.map(|at| human::moment(at, self.moments.now, zone)).unwrap_or_default();
+                cells.extend(
+                    [made, label.subject.unwrap_or_default(), label.project.unwrap_or_default()]
+                        .map(Into::into),
+                );
             }
             if conversations {
                 let id = row.key.as_deref().filter(|_| is_row && !row.foreign);

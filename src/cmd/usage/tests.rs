@@ -4,7 +4,7 @@ use jiff::tz::TimeZone;
 
 use super::drawing::quoted;
 use super::*;
-use crate::report::usage::{ForeignUsage, SessionLabel, Tally, UsageRow};
+use crate::report::usage::{CommitLabel, ForeignUsage, SessionLabel, Tally, UsageRow};
 use wire::{PicoDollars, Timestamp};
 
 fn row(key: &str, calls: i64, pico: i64, unpriced: &[&str]) -> UsageRow {
@@ -202,6 +202,37 @@ fn csv_marks_what_is_foreign_and_names_sessions() {
             ["2026-11-14T08:00:00.000Z", "shop", "01a1", "fix-auth", "false"],
             ["1970-01-01T00:00:00.000Z", "", "", "", "true"],
         ],
+        "{csv}"
+    );
+}
+
+#[test]
+fn commits_are_shown_with_subject_date_and_project() {
+    let mut report = report(By::Commit);
+    report.unreadable.clear();
+    (report.tally.rows[0].key, report.tally.rows[1].key) = (Some("0123456789ab".into()), None);
+    report.tally.rows[0].commit = Some(CommitLabel {
+        subject: Some("Fix the login, at last".into()),
+        at: Timestamp::parse("2026-11-14T08:00:00Z"),
+        project: Some("shop".into()),
+    });
+    let text = draw(&report, Style { colour: false, columns: 200 });
+    assert!(
+        text.starts_with("COMMIT        DATE          SUBJECT                 PROJECT  AGENT ")
+            && text.contains("\n0123456789ab  Nov 14 08:00  Fix the login, at last  shop     claude ")
+            && text.contains("\n(no commit)                                            claude "),
+        "{text}"
+    );
+    let eighty = draw(&report, Style { colour: false, columns: 80 });
+    assert!(eighty.contains("Fix the login") && eighty.contains("Nov 14"), "{eighty}");
+    let csv = csv(&report);
+    let ends: Vec<_> = csv
+        .lines()
+        .map(|line| line.split_once(",foreign").or(line.split_once(",false")).unwrap().1)
+        .collect();
+    assert_eq!(
+        ends,
+        [",subject,commitTime,project", ",\"Fix the login, at last\",2026-11-14T08:00:00.000Z,shop", ",,,"],
         "{csv}"
     );
 }

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::project::head::{Move, MoveKind, Worktree, is_zero, places};
 use crate::store::SpentCall;
+use wire::Timestamp;
 
 /// As many of the latest commits are looked up by their patches.
 const MOST_COMMITS: usize = 1000;
@@ -19,6 +20,16 @@ pub(super) struct CommitFinder {
     histories: HashMap<PathBuf, Option<History>>,
     /// The worktrees that calls were spent in.
     found: HashSet<PathBuf>,
+    /// The commits that they were spent on.
+    spent: HashMap<String, Made>,
+}
+
+/// Where a commit was made, and when.
+#[derive(Clone, Debug)]
+pub(super) struct Made {
+    pub(super) root: PathBuf,
+    /// `None`: what git's log of HEAD says no more.
+    pub(super) at: Option<Timestamp>,
 }
 
 #[derive(Debug)]
@@ -31,11 +42,22 @@ struct History {
 
 impl CommitFinder {
     pub(super) fn commit_of(&mut self, call: &SpentCall<'_>) -> Option<String> {
-        let history = self.history(call)?;
+        self.history(call)?;
+        let history = self.histories.get(call.owner.folder.as_ref()?)?.as_ref()?;
         let SpentOn::Commit(commit) = spent_on(&history.moves, call) else { return None };
         let (commit, root) = (history.latest(commit).to_owned(), history.root.clone());
+        if !self.spent.contains_key(&commit) {
+            let at = history.moves.iter().rfind(|step| step.to == commit && step.kind.is_commit());
+            let made = Made { root: root.clone(), at: at.map(|step| step.at) };
+            self.spent.insert(commit.clone(), made);
+        }
         self.found.insert(root);
         Some(commit)
+    }
+
+    /// Where a commit was made that calls were spent on.
+    pub(super) fn made(&self, commit: &str) -> Option<&Made> {
+        self.spent.get(commit)
     }
 
     /// The worktrees with calls, each with the commits that were made there: what became of one is known by all of them.
@@ -125,7 +147,6 @@ fn spent_on<'a>(moves: &'a [Move], call: &SpentCall<'_>) -> SpentOn<'a> {
 mod tests {
     use super::*;
     use crate::store::Owner;
-    use wire::Timestamp;
 
     fn hash(letter: char) -> String {
         letter.to_string().repeat(40)

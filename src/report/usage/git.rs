@@ -79,6 +79,26 @@ pub(super) fn commits_of(folder: &Path, revision: &str) -> Option<Vec<String>> {
     Some(lines(&output(command, b"")?)).filter(|commits| commits.iter().all(|commit| hash(commit).is_some()))
 }
 
+/// Commits with their dates, in seconds since 1970, and subjects. What is not there any more is left out.
+pub(super) fn described(folder: &Path, commits: &[String]) -> Vec<(String, i64, String)> {
+    let mut command = git(folder);
+    command.args([
+        "log",
+        "--no-walk=unsorted",
+        "--ignore-missing",
+        "--stdin",
+        "--no-patch",
+        "--format=%H %ct %s",
+    ]);
+    let found = output(command, (commits.join("\n") + "\n").as_bytes()).unwrap_or_default();
+    let described = |line: String| {
+        let mut parts = line.splitn(3, ' ');
+        let (commit, at) = (hash(parts.next()?)?.to_owned(), parts.next()?.parse().ok()?);
+        Some((commit, at, parts.next().unwrap_or_default().to_owned()))
+    };
+    lines(&found).into_iter().filter_map(described).collect()
+}
+
 /// For commits that none of `targets` is (or, without any, no reference reaches), the commit that has the same patch; several in
 /// a row may have become one.
 pub(super) fn replacements(

@@ -18,13 +18,14 @@ use crate::demo::{self, Demo};
 use crate::home::Home;
 use crate::project::head;
 use crate::scan::Scanner;
-use crate::store::{self, Filter, Place, Show, Span, Spending, SpentCall, View};
+use crate::store::{self, CommitFacts, Filter, Place, Show, Span, Spending, SpentCall, View};
 use commits::CommitFinder;
 pub use filter::UsageFilter;
 use row::Numbers;
-pub use row::{SessionLabel, UsageRow};
+pub use row::{CommitLabel, SessionLabel, UsageRow};
 use system::calendar::LocalClock;
 pub use tally::{By, Order, Tally, UsageQuery, tally};
+use wire::Timestamp;
 
 /// Tokens and cost by row, and what could not be read.
 #[derive(Clone, Debug)]
@@ -158,7 +159,7 @@ fn recorded_spending(
         let mut finder = CommitFinder::default();
         let mut place = |call: &SpentCall<'_>| Place { branch: branch(call), commit: finder.commit_of(call) };
         let mut spending = view.spending_by_place(clock, span, Some(&mut place))?;
-        name_commits(&mut spending, &finder, query.filter.commits.as_deref());
+        name_commits(&mut spending, &finder, query.filter.commits.as_deref(), query.by == By::Commit);
         return Ok(spending);
     }
     if query.by == By::Branch || query.filter.branch.is_some() {
@@ -168,15 +169,33 @@ fn recorded_spending(
     view.spending(clock, span)
 }
 
-/// Puts commits that a rebase or a squash made in the place of those that they replaced, and shortens all.
-fn name_commits(spending: &mut Spending, finder: &CommitFinder, wanted: Option<&[String]>) {
+/// Puts commits that a rebase or a squash made in the place of those that they replaced, and shortens all. `describe`: with what
+/// their repositories say of them.
+fn name_commits(spending: &mut Spending, finder: &CommitFinder, wanted: Option<&[String]>, describe: bool) {
     let made = finder.commits().into_iter();
     let replaced: HashMap<String, String> =
         made.flat_map(|(root, commits)| git::replacements(root, &commits, wanted)).collect();
+    let mut repositories: BTreeMap<&Path, Vec<String>> = BTreeMap::new();
     for place in &mut spending.places {
         if let Some(commit) = &mut place.commit {
-            let latest = replaced.get(commit.as_str()).unwrap_or(commit);
-            *commit = head::short(latest).to_owned();
+            let latest = replaced.get(commit.as_str()).unwrap_or(commit).clone();
+            if let Some(made) = finder.made(commit).filter(|_| describe) {
+                // Of one that took another's place, git alone knows the date.
+                let at = made.at.filter(|_| latest == *commit);
+                let facts = spending.commits.entry(head::short(&latest).to_owned()).or_default();
+                facts.at = facts.at.or(at);
+                repositories.entry(&made.root).or_default().push(latest.clone());
+            }
+            *commit = head::short(&latest).to_owned();
+        }
+    }
+    for (root, mut commits) in repositories {
+        commits.sort_unstable();
+        commits.dedup();
+        for (commit, seconds, subject) in git::described(root, &commits) {
+            let at = Some(Timestamp(seconds.saturating_mul(1000)));
+            let facts = CommitFacts { subject: Some(subject), at };
+            spending.commits.insert(head::short(&commit).to_owned(), facts);
         }
     }
 }
@@ -260,7 +279,7 @@ fn is_zero(number: &u64) -> bool {
 pub(crate) fn rows_of(
     view: &View<'_>,
     by: By,
-    since: Option<wire::Timestamp>,
+    since: Option<Timestamp>,
 ) -> Result<Vec<UsageRow>, store::Error> {
     let clock = LocalClock::of(jiff::tz::TimeZone::UTC);
     let spending = view.spending(&clock, Span { since, until: None })?;

@@ -29,6 +29,8 @@ pub struct UsageRow {
     pub foreign: bool,
     /// Where rows are sessions.
     pub label: Option<SessionLabel>,
+    /// Where rows are commits.
+    pub commit: Option<CommitLabel>,
     /// The rows below it, if they were asked for.
     pub breakdown: Vec<UsageRow>,
 }
@@ -40,6 +42,15 @@ pub struct SessionLabel {
     pub name: String,
     pub project: Option<String>,
     pub started: Option<Timestamp>,
+}
+
+/// The commit that a row is about. Of what no repository on this machine has, the project alone is known.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CommitLabel {
+    pub subject: Option<String>,
+    pub at: Option<Timestamp>,
+    /// `None` also where it is one of several.
+    pub project: Option<String>,
 }
 
 impl UsageRow {
@@ -91,6 +102,14 @@ struct Label<'a> {
     start_time: Timestamp,
 }
 
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct CommitShape<'a> {
+    subject: Option<&'a str>,
+    commit_time: Option<Timestamp>,
+    project: Option<&'a str>,
+}
+
 impl Serialize for UsageRow {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
@@ -100,6 +119,8 @@ impl Serialize for UsageRow {
             agent: Option<&'a str>,
             #[serde(flatten)]
             label: Option<Label<'a>>,
+            #[serde(flatten)]
+            commit: Option<CommitShape<'a>>,
             #[serde(flatten)]
             numbers: Numbers<'a>,
             #[serde(skip_serializing_if = "std::ops::Not::not")]
@@ -115,6 +136,11 @@ impl Serialize for UsageRow {
                 name: Some(label.name.as_str()).filter(|name| !name.is_empty()),
                 project: label.project.as_deref(),
                 start_time: label.started.unwrap_or(self.first_at),
+            }),
+            commit: self.commit.as_ref().map(|commit| CommitShape {
+                subject: commit.subject.as_deref(),
+                commit_time: commit.at,
+                project: commit.project.as_deref(),
             }),
             numbers: self.into(),
             foreign: self.foreign,

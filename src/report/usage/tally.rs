@@ -4,8 +4,8 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::filter::{Choice, UsageFilter};
-use super::row::{SessionLabel, UsageRow};
-use crate::store::{Owner, Portion, Spending};
+use super::row::{CommitLabel, SessionLabel, UsageRow};
+use crate::store::{CommitFacts, Owner, Portion, Spending};
 use prices::Prices;
 use system::calendar;
 use wire::spelled;
@@ -101,6 +101,11 @@ pub fn tally(sources: &[Spending], query: &UsageQuery) -> Tally {
             for key in keys {
                 let at = table.row(key, || call.new_row(query.by, known, key));
                 table.rows[at].take(&call);
+                if let Some(commit) = &mut table.rows[at].commit
+                    && commit.project != known.project
+                {
+                    commit.project = None;
+                }
                 if let Some(breakdown) = query.breakdown {
                     for below in call.keys(breakdown, known) {
                         let part = table.part(at, below, || call.new_row(breakdown, known, below));
@@ -142,6 +147,12 @@ fn known_owners(sources: &[Spending]) -> Vec<Vec<&Owner>> {
 fn arrange(rows: &mut Vec<UsageRow>, query: &UsageQuery) -> usize {
     if query.by.is_time() {
         rows.sort_by(|a, b| a.key.cmp(&b.key));
+    } else if query.by == By::Commit {
+        // What has no commit comes before all that have one, in this order.
+        let made = |row: &UsageRow| {
+            row.key.as_ref().map(|_| row.commit.as_ref().and_then(|commit| commit.at).unwrap_or(row.first_at))
+        };
+        rows.sort_by(|a, b| (made(a), a.first_at, &a.key).cmp(&(made(b), b.first_at, &b.key)));
     } else if query.by.is_chronological() {
         rows.sort_by(|a, b| (a.first_at, &a.key).cmp(&(b.first_at, &b.key)));
     } else {
@@ -154,8 +165,10 @@ fn arrange(rows: &mut Vec<UsageRow>, query: &UsageQuery) -> usize {
     } else {
         rows.truncate(most);
     }
-    let usual = if query.by.is_chronological() { Order::Ascending } else { Order::Descending };
-    if query.order.is_some_and(|order| order != usual) {
+    let sorted = if query.by.is_chronological() { Order::Ascending } else { Order::Descending };
+    // Of commits the newest come first, as git's own log has them.
+    let usual = if query.by == By::Commit { Order::Descending } else { sorted };
+    if query.order.unwrap_or(usual) != sorted {
         rows.reverse();
     }
     left_out
@@ -192,6 +205,7 @@ pub(super) struct Call<'a> {
     pub(super) model: &'a str,
     branch: Option<&'a str>,
     commit: Option<&'a str>,
+    commits: &'a HashMap<String, CommitFacts>,
     pub(super) portion: &'a Portion,
 }
 
@@ -205,6 +219,7 @@ impl<'a> Call<'a> {
             model,
             branch: place.and_then(|place| place.branch.as_deref()),
             commit: place.and_then(|place| place.commit.as_deref()),
+            commits: &source.commits,
             portion,
         })
     }
@@ -263,6 +278,10 @@ impl<'a> Call<'a> {
                 By::Chain => session.map(label),
                 _ => None,
             },
+            commit: text.filter(|_| by == By::Commit).map(|commit| {
+                let facts = self.commits.get(commit).cloned().unwrap_or_default();
+                CommitLabel { subject: facts.subject, at: facts.at, project: known.project.clone() }
+            }),
             first_at: self.portion.sums.first,
             foreign: true,
             ..UsageRow::default()

@@ -122,7 +122,7 @@ fn rows_by_every_key() {
         (By::Project, &[(Some("webshop"), 34), (None, 16), (Some("web"), 13)]),
         (By::Agent, &[(Some("claude"), 47), (Some("codex"), 16)]),
         (By::Branch, &[(Some("main"), 46), (None, 16), (Some("fix"), 1)]),
-        (By::Commit, &[(None, 58), (Some("0123456789ab"), 1), (Some("ba9876543210"), 4)]),
+        (By::Commit, &[(Some("ba9876543210"), 4), (Some("0123456789ab"), 1), (None, 58)]),
         (By::Tag, &[(None, 50), (Some("night"), 13), (Some("big"), 9)]),
         (By::Group, &[(None, 54), (Some("team"), 9)]),
     ];
@@ -134,6 +134,30 @@ fn rows_by_every_key() {
         assert_eq!((tally.total.api_calls, tally.total.cost.0 / 1_000_000_000_000), (6, 63), "{by}");
         assert_eq!(tally.overlap, *by == By::Tag);
     }
+}
+
+#[test]
+fn commits_have_their_subject_date_and_project_the_newest_first() {
+    let mut sources = sources();
+    let facts = |subject: &str, at| CommitFacts { subject: Some(subject.into()), at: Some(Timestamp(at)) };
+    let newer = 96 * 900_000 * 2;
+    sources[0].commits.insert("0123456789ab".into(), facts("Fix the login", newer));
+    let shown = |order, most| {
+        let query = UsageQuery { order, most, ..UsageQuery::by(By::Commit) };
+        let rows = tally(&sources, &query).rows;
+        rows.iter().map(|row| row.key.clone().unwrap_or_default()).collect::<Vec<_>>()
+    };
+    assert_eq!(shown(None, None), ["0123456789ab", "ba9876543210", ""], "by the date of the commit");
+    assert_eq!(shown(None, Some(1)), ["0123456789ab"]);
+    assert_eq!(shown(Some(Order::Ascending), None), ["", "ba9876543210", "0123456789ab"]);
+    let rows = tally(&sources, &UsageQuery::by(By::Commit)).rows;
+    let record = serde_json::to_value(&rows).unwrap();
+    let of = |row: usize| {
+        serde_json::json!(["subject", "commitTime", "project"].map(|name| record[row][name].clone()))
+    };
+    assert_eq!(of(0), serde_json::json!(["Fix the login", newer, "web"]));
+    assert_eq!(of(1), serde_json::json!([null, null, "web"]), "one that no repository here has");
+    assert!(record[2].get("subject").is_none(), "{record}");
 }
 
 #[test]
