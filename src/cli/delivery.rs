@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
+use human::since::Since;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]
@@ -41,8 +42,11 @@ pub enum SyncAction {
         #[arg(long)]
         json: bool,
     },
-    /// Print exactly what would be sent, and send nothing
+    /// Print exactly what would be sent, or with --since what was, and send nothing
     Preview {
+        /// Instead of what waits: what left already of events since then: 30m, 12h, 7d, today, yesterday, or a date like 2026-11-01
+        #[arg(long, value_name = "TIME")]
+        since: Option<Since>,
         /// At most this many events per receiver
         #[arg(long, value_name = "EVENTS", default_value_t = 1000)]
         limit: usize,

@@ -25,6 +25,7 @@ use crate::report::open::recover;
 use crate::store::{self, SinkCount, Store};
 use human::counted;
 use system::clock::{Clock, SystemClock};
+use wire::Timestamp;
 
 /// Drawn no more often than anybody can read.
 const DRAW: Duration = Duration::from_millis(200);
@@ -39,7 +40,11 @@ pub fn run(args: &Sync, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
         Some(SyncAction::Status { json }) => {
             return status::run(home, &config.delivery, sinks.as_ref(), *json, out);
         }
-        Some(SyncAction::Preview { limit }) => {
+        Some(SyncAction::Preview { limit, since: Some(since) }) => {
+            let since = since.before(SystemClock.now(), &system::zone::local());
+            return delivered(home, sinks.as_ref(), since, *limit, out, err);
+        }
+        Some(SyncAction::Preview { limit, since: None }) => {
             return preview(home, &config, sinks.as_ref(), *limit, out, err);
         }
         None if args.status => return status::run(home, &config.delivery, sinks.as_ref(), args.json, out),
@@ -311,9 +316,45 @@ fn preview(
     for sink in sinks.open(&mut store)? {
         let (text, events) = store.read(|view| forward::preview(view, &*sink, limit))?;
         if events == 0 {
-            writeln!(err, "codemie: {}: nothing waits", sink.name())?;
+            let name = sink.name();
+            writeln!(
+                err,
+                "codemie: {name}: nothing waits; `codemie sync preview --since 7d` shows what left already"
+            )?;
         }
         // What is sent, to the letter, but for characters that would steer a terminal: escaped, they mean the same.
+        out.write_all(json::escaped(&text).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What left already.
+fn delivered(
+    home: &Home,
+    sinks: Option<&Sinks>,
+    since: Timestamp,
+    limit: usize,
+    out: &mut dyn Write,
+    err: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let mut store = Store::open(home, SystemClock.now())?;
+    let Some(sinks) = sinks else {
+        writeln!(err, "codemie: no backend is set up; `codemie sync preview` shows what one would get")?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    for sink in sinks.open(&mut store)? {
+        let (text, events) = store.read(|view| forward::delivered(view, &*sink, since, limit))?;
+        let (name, from) = (sink.name(), date(since, &system::zone::local()));
+        match counted(events, "event") {
+            _ if events == 0 => writeln!(err, "codemie: {name}: nothing left since {from}")?,
+            some if events == limit => {
+                writeln!(
+                    err,
+                    "codemie: {name}: the first {some} that left since {from}; --limit shows more"
+                )?;
+            }
+            all => writeln!(err, "codemie: {name}: {all} left since {from}")?,
+        }
         out.write_all(json::escaped(&text).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)

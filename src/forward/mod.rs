@@ -54,7 +54,7 @@ pub use direct::post;
 pub use drain::Drain;
 pub use identity::Identity;
 pub use native::{Credential, NATIVE, Native, local_token};
-pub use preview::{preview, show};
+pub use preview::{delivered, preview, show};
 pub use progress::{DeliveryCount, Idle, Pace, Progress};
 pub use registration::{reconfigure, register};
 pub use sender::{Hint, Sender};

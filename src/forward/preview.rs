@@ -6,6 +6,7 @@ use super::batch;
 use super::http::{Encoding, Request};
 use super::sink::{Sink, Triage};
 use crate::store::{Error, Fate, Outgoing, View};
+use wire::Timestamp;
 
 /// The next requests to a sink, and how many events they describe. Deferred events are included, due or not.
 pub fn preview(view: &View<'_>, sink: &dyn Sink, limit: usize) -> Result<(String, usize), Error> {
@@ -18,6 +19,24 @@ pub fn preview(view: &View<'_>, sink: &dyn Sink, limit: usize) -> Result<(String
     for event in view.outgoing(row.since, row.cursor, i64::MAX, limit)? {
         if sink.triage(view, &event)? != Triage::Skip {
             events.retain(|known| known.n != event.n);
+            events.push(event);
+        }
+    }
+    show(view, sink, events)
+}
+
+/// The requests that a sink has taken already of events of this time or later, as they would be made today: which events were
+/// sent together is not kept, and of an event that was revised the latest revision is shown.
+pub fn delivered(
+    view: &View<'_>,
+    sink: &dyn Sink,
+    since: Timestamp,
+    limit: usize,
+) -> Result<(String, usize), Error> {
+    let Some(row) = view.sink(sink.name())? else { return Ok((String::new(), 0)) };
+    let mut events = Vec::new();
+    for event in view.delivered(&row, since, limit)? {
+        if sink.triage(view, &event)? != Triage::Skip {
             events.push(event);
         }
     }

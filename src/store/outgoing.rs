@@ -2,12 +2,12 @@
 
 use std::ops::Deref;
 
-use rusqlite::Row;
+use rusqlite::{Row, params};
 use uuid::Uuid;
 
-use super::{Error, View};
+use super::{Error, SinkRow, View};
 use wire::event::{ApiError, Cost, Dimension, Key, Prompt, Source, Text, Timing, Tool, Usage};
-use wire::{Attributes, CallKind, Event, EventKind, EventType, plain};
+use wire::{Attributes, CallKind, Event, EventKind, EventType, Timestamp, plain};
 
 /// An event as it is sent, with its place in this store. The sender knows `machine` and `user`.
 #[derive(Clone, Debug, PartialEq)]
@@ -143,6 +143,24 @@ impl View<'_> {
     pub fn outgoing(&self, since: i64, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
         let whole = format!("s.local_only = 0 AND NOT {}", began_before(&since.to_string()));
         self.changed_where(&whole, after, up_to, limit)
+    }
+
+    /// What a sink has taken of events of this time or later: those that its cursor has passed, but for what it refused or what
+    /// waits apart from the others.
+    pub fn delivered(&self, sink: &SinkRow, since: Timestamp, limit: usize) -> Result<Vec<Outgoing>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let whole = format!("s.local_only = 0 AND NOT {}", began_before(&sink.since.to_string()));
+        self.all(
+            &format!(
+                "SELECT {OUTGOING} FROM {FROM}
+                 WHERE e.change > ?1 AND e.change <= ?2 AND e.time >= ?3 AND {whole} AND NOT EXISTS (
+                   SELECT 1 FROM letter l
+                   WHERE l.sink = ?4 AND l.event = e.n AND l.fate IN ('deferred', 'dead') AND l.told = 0)
+                 ORDER BY e.change LIMIT ?5"
+            ),
+            params![sink.since, sink.cursor, since, sink.name, limit],
+            read_outgoing,
+        )
     }
 
     /// The same without these limits, for the dashboard of this machine.

@@ -84,7 +84,34 @@ fn preview_is_what_is_sent_byte_for_byte() {
     let body = String::from_utf8(sent[0].body.clone()).unwrap();
     assert!(sent.len() == 1 && previewed.contains(&body), "{previewed}\n{body}");
     let nothing = world.run(&["sync", "preview"]);
-    assert_eq!((nothing.out.as_str(), nothing.err.as_str()), ("", "codemie: backend: nothing waits\n"));
+    assert_eq!(nothing.out, "");
+    assert!(nothing.err.starts_with("codemie: backend: nothing waits; "), "{nothing:?}");
+}
+
+#[test]
+fn what_left_already_is_shown_again() {
+    let (receiver, _) = honest();
+    let mut world = World::new();
+    let without = world.run(&["sync", "preview", "--since", "7d"]);
+    assert!(without.out.is_empty() && without.err.contains("no backend is set up"), "{without:?}");
+    sinks(&world, &backend(&receiver));
+    world.spoken("a", 3);
+    let since = ["sync", "preview", "--since", "2000-01-01"];
+    let before = world.run(&since);
+    assert!(
+        before.out.is_empty() && before.err.contains("backend: nothing left since 2000-01-01"),
+        "{before:?}"
+    );
+    assert_eq!(world.run(&["sync"]).code, Some(0));
+    let body = String::from_utf8(receiver.received()[0].body.clone()).unwrap();
+    let after = world.run(&since);
+    assert!(after.out.contains(&body) && after.out.contains("authorization: (hidden)"), "{after:?}\n{body}");
+    assert!(after.err.contains("backend: 6 events left since 2000-01-01"), "{after:?}");
+    let first = world.run(&[&since[..], &["--limit", "2"]].concat());
+    assert!(first.err.contains("the first 2 events that left") && !first.out.contains(&body), "{first:?}");
+    assert_eq!(receiver.received().len(), 1, "nothing was sent again");
+    let later = world.run(&["sync", "preview", "--since", "2999-01-01"]);
+    assert!(later.out.is_empty() && later.err.contains("nothing left since"), "{later:?}");
 }
 
 #[test]

@@ -505,20 +505,29 @@ impl Attributes {
         ]
     }
 
+    /// The names of the fields of each type.
+    pub(super) fn names_by_type() -> [(EventType, &'static [&'static str]); 8] {
+        [
+            (EventType::Start, names_of::<Start>()),
+            (EventType::Bound, names_of::<Bound>()),
+            (EventType::Usage, names_of::<Usage>()),
+            (EventType::Tool, names_of::<Tool>()),
+            (EventType::Prompt, names_of::<Prompt>()),
+            (EventType::Error, names_of::<ApiError>()),
+            (EventType::Quota, names_of::<Quota>()),
+            (EventType::End, names_of::<End>()),
+        ]
+    }
+
+    /// The names of the fields of an END's totals.
+    pub(super) fn names_of_totals() -> &'static [&'static str] {
+        names_of::<Totals>()
+    }
+
     /// Every name of a field there is.
     pub(super) fn names() -> impl Iterator<Item = &'static str> {
-        let all: [fn() -> &'static [&'static str]; 9] = [
-            names_of::<Start>,
-            names_of::<Bound>,
-            names_of::<Usage>,
-            names_of::<Tool>,
-            names_of::<Prompt>,
-            names_of::<ApiError>,
-            names_of::<Quota>,
-            names_of::<End>,
-            names_of::<Totals>,
-        ];
-        all.into_iter().flat_map(|names| names().iter().copied())
+        let of_types = Self::names_by_type().into_iter().flat_map(|(_, names)| names);
+        of_types.chain(Self::names_of_totals()).copied()
     }
 }
 

@@ -1,3 +1,5 @@
+use std::collections::BTreeMap;
+
 use super::*;
 use serde_json::{Value, json};
 
@@ -26,6 +28,46 @@ fn every_wrong_field_is_named() {
     assert!(Event::parse(&end(&json!(3)).to_string()).is_ok());
     let refused = Event::parse(&end(&json!("x")).to_string()).unwrap_err();
     assert!(format!("{refused:?}").contains("exitCode"), "{refused:?}");
+}
+
+/// Every field that can leave the machine, by its path, with the types of the events that have it: as docs/delivery.md lists them.
+fn fields_that_leave() -> Vec<(String, String)> {
+    let around = envelope_names().iter().filter(|name| **name != "attributes");
+    let mut fields: Vec<(String, String)> =
+        around.map(|name| (format!("`{name}`"), "every event".to_owned())).collect();
+    let mut types: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for (kind, names) in Attributes::names_by_type() {
+        let totals = names.iter().filter(|name| **name == "totals").flat_map(|totals| {
+            Attributes::names_of_totals().iter().map(move |name| format!("{totals}.{name}"))
+        });
+        let names = names.iter().filter(|name| **name != "totals").map(|name| (*name).to_owned());
+        for name in names.chain(totals) {
+            types.entry(format!("`{name}`")).or_default().push(format!("`{kind}`"));
+        }
+    }
+    fields.extend(types.into_iter().map(|(name, types)| (name, types.join(" "))));
+    fields
+}
+
+#[test]
+fn the_page_about_delivery_lists_every_field_that_leaves() {
+    let page = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/delivery.md");
+    let page = std::fs::read_to_string(page).unwrap();
+    let table = page.split_once("| field | in | holds |\n|---|---|---|\n").unwrap().1;
+    let rows: Vec<Vec<&str>> = table
+        .lines()
+        .take_while(|line| line.starts_with('|'))
+        .map(|line| line.trim_matches('|').split('|').map(str::trim).collect())
+        .collect();
+    let listed: Vec<(String, String)> =
+        rows.iter().map(|row| (row[0].to_owned(), row[1].to_owned())).collect();
+    let expected = fields_that_leave();
+    let as_rows = || expected.iter().map(|(field, types)| format!("| {field} | {types} | … |\n"));
+    assert_eq!(listed, expected, "the rows must be:\n{}", as_rows().collect::<String>());
+    assert!(
+        rows.iter().all(|row| row.len() == 3 && !row[2].is_empty() && row[2] != "…"),
+        "each says what it holds"
+    );
 }
 
 /// One event of each type, as it comes.
