@@ -50,6 +50,9 @@ pub struct List {
     /// Include archived sessions
     #[arg(long, conflicts_with = "active")]
     pub all: bool,
+    /// Also conversations that never ran through codemie, read from the agents' own files: "not wrapped"
+    #[arg(long)]
+    pub scan: bool,
     /// Only sessions running now
     #[arg(long)]
     pub active: bool,
@@ -105,12 +108,15 @@ pub enum StatusName {
     Failed,
     Interrupted,
     Archived,
+    /// With --scan, which it implies
+    #[value(alias = "not wrapped")]
+    NotWrapped,
 }
 
 impl StatusName {
-    /// What the store can tell of it.
-    pub fn filter(self) -> StatusFilter {
-        match self {
+    /// What the store can tell of it; `None`: no session of the store is so.
+    pub fn filter(self) -> Option<StatusFilter> {
+        Some(match self {
             Self::Active | Self::Starting | Self::Dialog | Self::Working | Self::NeedsInput | Self::Idle => {
                 StatusFilter::Is(Status::Active)
             }
@@ -121,7 +127,8 @@ impl StatusName {
             Self::Failed => StatusFilter::Is(Status::Failed),
             Self::Interrupted => StatusFilter::Is(Status::Interrupted),
             Self::Archived => StatusFilter::Archived,
-        }
+            Self::NotWrapped => return None,
+        })
     }
 
     /// What the session does, for words that no store holds: it is found out when somebody asks.

@@ -19,6 +19,9 @@ use wire::{SessionRecord, UsageSummary};
 /// The least room for a name: `claude-2611160731.2`, which differs from others at its end, stays whole.
 pub(super) const NAME: usize = 19;
 
+/// In place of a status: a conversation that never ran through codemie.
+pub(super) const NOT_WRAPPED: &str = "not wrapped";
+
 pub(super) fn colour(status: Status, reason: Option<EndReason>) -> Colour {
     match status {
         Status::Active => Colour::Good,

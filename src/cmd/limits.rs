@@ -6,16 +6,13 @@ use std::process::ExitCode;
 use jiff::tz::TimeZone;
 
 use super::format::{costs, number};
+use super::scanner::with_scanner;
 use crate::cli::Limits;
-use crate::config::prices::price_list;
-use crate::home::{Home, own_var};
-use crate::output::progress::Bar;
+use crate::home::Home;
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
-use crate::registry;
 use crate::report::limits::{COMPUTED, Limit, LimitWindow, limits, needed_since};
 use crate::report::open::open_existing;
-use crate::scan::{Days, Progress, Scanner};
 use crate::store::{Span, View};
 use human::text::clean;
 use system::calendar::LocalClock;
@@ -24,29 +21,22 @@ use wire::{PicoDollars, Timestamp};
 
 pub fn run(args: &Limits, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, zone) = (SystemClock.now(), system::zone::local());
-    let bar = Bar::on_terminal("reading session files", human::bytes);
-    let prices = price_list(&home.config_file());
-    let scanner = Scanner {
-        folder: home.scans(),
-        agents: registry::AGENTS,
-        var: &own_var,
-        days: Days::of(zone.clone()),
-        prices: &prices,
-        watch: bar.as_ref().map(|bar| bar as &dyn Progress),
-    };
     // Windows begin at UTC's hours.
     let clock = LocalClock::of(TimeZone::UTC);
     let span = if args.all { Span::default() } else { Span::since(needed_since(now, &zone)) };
-    let read = |view: Option<&View<'_>>| {
-        let found = scanner.scan_by(view, span, &clock, true)?;
-        let recorded = view.map(|view| view.spending(&clock, span)).transpose()?.unwrap_or_default();
-        let reported = view.map(View::reported_limits).transpose()?.unwrap_or_default();
-        anyhow::Ok(limits(&[recorded, found.spending()], &reported, args.all, now, &zone))
-    };
-    let found = match open_existing(home)? {
-        Some(mut store) => store.read(|view| read(Some(view)))?,
-        None => read(None)?,
-    };
+    let mut store = open_existing(home)?;
+    let found = with_scanner(home, true, |scanner| {
+        let read = |view: Option<&View<'_>>| {
+            let found = scanner.scan_by(view, span, &clock, true)?;
+            let recorded = view.map(|view| view.spending(&clock, span)).transpose()?.unwrap_or_default();
+            let reported = view.map(View::reported_limits).transpose()?.unwrap_or_default();
+            anyhow::Ok(limits(&[recorded, found.spending()], &reported, args.all, now, &zone))
+        };
+        match &mut store {
+            Some(store) => store.read(|view| read(Some(view))),
+            None => read(None),
+        }
+    })?;
     let text = if args.json { json::pretty(&found)? } else { draw(&found, now, &zone, Style::of_stdout()) };
     out.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)

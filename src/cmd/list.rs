@@ -1,5 +1,6 @@
 //! `codemie list`.
 
+use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
@@ -8,6 +9,7 @@ use jiff::tz::TimeZone;
 
 use super::budget;
 use super::format::{self, ShortIds, costs, state_or_status};
+use super::scanner::with_scanner;
 use crate::cli::{List, StatusName};
 use crate::home::Home;
 use crate::launch::{Origin, settings};
@@ -17,9 +19,11 @@ use crate::report::list::{self, ListedRecord, Listing, SessionLine};
 use crate::report::open::open_existing;
 use crate::report::state::Asked;
 use crate::report::title;
+use crate::report::unwrapped;
+use crate::scan::ForeignSession;
 use crate::store::{Filter, Show};
 use system::clock::{Clock, SystemClock};
-use wire::{Activity, LiveState, SessionRecord, Timestamp};
+use wire::{Activity, LiveState, Timestamp};
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, zone) = (SystemClock.now(), system::zone::local());
@@ -27,18 +31,51 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let mut store = open_existing(home)?;
     let origin = Origin::of_this_process();
     let asked = Asked { home, origin: &origin, now };
-    // What a session does is found out by asking it: all are looked at before the first ones are chosen.
+    // What a session does is found out by asking it, and what a scan finds stands among the sessions: all are looked at before the
+    // first ones are chosen.
     let activity = args.status.and_then(StatusName::activity);
-    let first = |count, lines| if activity.is_some() { count } else { fitting(count, args.limit, lines) };
+    let not_wrapped = args.status == Some(StatusName::NotWrapped);
+    let scan = args.scan || not_wrapped;
+    let first = |count, lines| match () {
+        () if not_wrapped => 0,
+        () if scan || activity.is_some() => count,
+        () => fitting(count, args.limit, lines),
+    };
+    let unwrapped: Vec<ForeignSession> = if scan {
+        let mut found =
+            with_scanner(home, !args.json, |scanner| unwrapped::unwrapped(store.as_mut(), scanner))?;
+        found.retain(|session| unwrapped::is_wanted(session, &filter));
+        found
+    } else {
+        Vec::new()
+    };
     if args.json {
         let mut listing = list::recorded(store.as_mut(), &filter, |count| first(count, None), now)?;
         asked.fill(&mut listing.sessions);
         if let Some(activity) = activity {
-            let wanted = |record: &SessionRecord| does(record.state.as_ref(), activity);
-            listing.keep(wanted, |count| fitting(count, args.limit, None));
+            listing.sessions.retain(|record| does(record.state.as_ref(), activity));
         }
         let limits = settings(Some(home), &origin).runaway;
         let records = ListedRecord::of(store.as_mut(), listing.sessions, limits, now)?;
+        let mut records = records
+            .into_iter()
+            .map(|record| Ok((record.record.session_id.clone(), serde_json::to_value(&record)?)))
+            .collect::<serde_json::Result<Vec<_>>>()?;
+        if scan {
+            records.extend(
+                unwrapped.iter().map(|session| (session.conversation.0.clone(), unwrapped::record(session))),
+            );
+            // Records do not hold what they are ordered by; lines do.
+            let all = |count| first(count, None);
+            let mut order = list::summarised(store.as_mut(), &filter, all, now, false)?.sessions;
+            order.extend(unwrapped.into_iter().map(SessionLine::of_unwrapped));
+            list::sort(&mut order, args.sort.into());
+            let place: HashMap<&str, usize> =
+                order.iter().enumerate().map(|(place, line)| (line.row.id.as_str(), place)).collect();
+            records.sort_by_key(|(id, _)| place.get(id.as_str()).copied());
+        }
+        let mut records: Vec<_> = records.into_iter().map(|(_, record)| record).collect();
+        records.truncate(fitting(records.len(), args.limit, None));
         out.write_all(json::pretty(&records)?.as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -46,14 +83,22 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let rows = Style::rows_of_stdout();
     let mut listing =
         list::summarised(store.as_mut(), &filter, |count| first(count, rows), now, is_wide(style))?;
+    if not_wrapped {
+        listing.more = 0;
+    }
     if let Some(store) = &mut store {
         list::add_states(store, &mut listing.sessions, &asked)?;
     }
-    if let Some(activity) = activity {
-        let wanted = |line: &SessionLine| does(line.state.as_ref(), activity);
+    if scan {
+        listing.sessions.extend(unwrapped.into_iter().map(SessionLine::of_unwrapped));
+        list::sort(&mut listing.sessions, args.sort.into());
+    }
+    if scan || activity.is_some() {
+        let wanted = |line: &SessionLine| activity.is_none_or(|activity| does(line.state.as_ref(), activity));
         listing.keep(wanted, |count| fitting(count, args.limit, rows));
     }
     let Listing { sessions: mut lines, more } = listing;
+    unwrapped::add_titles(lines.iter_mut().take(TITLED), &origin);
     let mut used = Vec::new();
     if let Some(store) = &mut store {
         let config = settings(Some(home), &origin);
@@ -62,7 +107,8 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         title::add_missing(store, lines.iter_mut().take(TITLED), &origin)?;
     }
     if lines.is_empty() {
-        write!(out, "{}", style.fold(nothing(args)))?;
+        let files = if scan { 0 } else { with_scanner(home, false, |scanner| scanner.count_files()) };
+        write!(out, "{}", style.fold(&nothing(args, files)))?;
     } else {
         out.write_all(drawn(&lines, now, &zone, style).as_bytes())?;
     }
@@ -127,7 +173,7 @@ fn filter(args: &List, now: Timestamp, zone: &TimeZone) -> Filter {
         group: args.group.clone(),
         since: args.since.map(|since| since.before(now, zone)),
         branch: args.branch.clone(),
-        status: args.status.map(StatusName::filter),
+        status: args.status.and_then(StatusName::filter),
         model: args.model.clone(),
         words: args.words.clone(),
         sort: args.sort.into(),
@@ -150,18 +196,30 @@ pub(super) fn project(wanted: &str) -> String {
     path.canonicalize().map_or_else(|_| wanted.to_owned(), |path| path.to_string_lossy().into_owned())
 }
 
-fn nothing(args: &List) -> &'static str {
+/// `files`: so many session files of agents are on this machine.
+fn nothing(args: &List, files: usize) -> String {
     let List { words, active, agent, project, tag, group, since, branch, status, model, .. } = args;
     let narrowed = [agent, project, tag, group, branch, model].iter().any(|filter| filter.is_some())
         || since.is_some()
         || status.is_some()
         || !words.is_empty();
     if narrowed {
-        "No session matches. `codemie list --all` shows every one there is."
+        "No session matches. `codemie list --all` shows every one there is.".to_owned()
     } else if *active {
         "No session is running. `codemie claude` starts one; `codemie list` shows those that ended."
+            .to_owned()
+    } else if args.scan {
+        "No sessions yet, and no conversation of an agent on this machine. Run your agent through codemie, for example `codemie claude`, and it is listed here.".to_owned()
     } else {
-        "No sessions yet. Run your agent through codemie, for example `codemie claude`, and it is listed here."
+        let first = "No sessions yet. Run your agent through codemie, for example `codemie claude`, and it is listed here.";
+        match files {
+            0 => first.to_owned(),
+            files => format!(
+                "{first} There {} {} from before: `codemie list --scan` lists their conversations, `codemie usage --scan` counts them.",
+                if files == 1 { "is" } else { "are" },
+                human::counted(files, "session file"),
+            ),
+        }
     }
 }
 
@@ -227,20 +285,25 @@ fn table(
     let amounts = lines.iter().map(|line| called(line).then_some((line.row.cost, &*line.unpriced_models)));
     for (line, cost) in lines.iter().zip(costs(amounts)) {
         let row = &line.row;
+        let is_wrapped = line.unwrapped.is_none();
         let status = match archived {
+            _ if !is_wrapped => Cell::painted(format::NOT_WRAPPED, Colour::Faint),
             None if row.archived => Cell::painted("archived", Colour::Faint),
             _ => {
                 let (word, colour) = state_or_status(line.state.as_ref(), row.status, row.end_reason);
                 Cell::painted(word, colour)
             }
         };
-        let mut cells: Vec<Cell<'_>> = vec![row.name.as_str().into()];
+        // Its id is all that it can be named by.
+        let name =
+            if is_wrapped { row.name.as_str().into() } else { Cell::painted(ids.of(&row.id), Colour::Faint) };
+        let mut cells: Vec<Cell<'_>> = vec![name];
         cells.extend(titles.then(|| row.title.as_deref().unwrap_or("").into()));
         cells.extend([row.agent.as_str().into(), status, row.project.as_deref().unwrap_or("").into()]);
         cells.extend(branches.then(|| line.row.branch.as_deref().unwrap_or("").into()));
         cells.extend(models.then(|| model(&line.models).into()));
         cells.push(moments.moment(row.active_at).into());
-        cells.push(human::duration(line.open).into());
+        cells.push(if is_wrapped { human::duration(line.open) } else { String::new() }.into());
         if metered {
             let tokens = if called(line) { human::count(row.tokens) } else { String::new() };
             cells.extend([tokens.into(), cost.into()]);
@@ -317,6 +380,7 @@ mod tests {
             state: None,
             budget: None,
             runaway: None,
+            unwrapped: None,
         }
     }
 
@@ -467,7 +531,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
         let mut words: Vec<String> = Activity::ALL
             .iter()
             .map(|is| shown(Status::Active, None, Some(state(*is)), false))
-            .chain([shown(Status::Completed, None, None, true)])
+            .chain([shown(Status::Completed, None, None, true), format::NOT_WRAPPED.to_owned()])
             .collect();
         for status in Status::ALL {
             words.push(shown(*status, None, None, false));
@@ -478,6 +542,29 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
             let word = word.replace("interrup…", "interrupted").replace("needs-in…", "needs-input");
             assert!(StatusName::from_str(&word, false).is_ok(), "{word}");
         }
+    }
+
+    #[test]
+    fn conversations_that_never_ran_through_codemie_are_marked() {
+        let mut lines = lines();
+        lines[1].unwrapped = Some("/f".into());
+        let text = of(&lines, 120);
+        let second = text.lines().nth(2).unwrap();
+        assert!(second.starts_with("9f3c77aa  claude  not wrapped  a-rather-long"), "{text}");
+        assert!(second.ends_with("9f3c77aa") && !second.contains("47s"), "{text}");
+        assert!(of(&lines, 40).lines().all(|line| line.chars().count() <= 40));
+    }
+
+    #[test]
+    fn an_empty_list_names_what_was_there_before() {
+        let plain = List::default();
+        assert!(!nothing(&plain, 0).contains("--scan"));
+        assert!(
+            nothing(&plain, 226).contains("There are 226 session files from before: `codemie list --scan`")
+        );
+        assert!(nothing(&plain, 1).contains("There is 1 session file from before"));
+        let narrowed = List { agent: Some("codex".into()), ..List::default() };
+        assert!(!nothing(&narrowed, 226).contains("--scan"));
     }
 
     #[test]

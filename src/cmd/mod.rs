@@ -25,6 +25,7 @@ mod proxy;
 mod prune;
 mod resume;
 pub mod run;
+mod scanner;
 mod search;
 mod send;
 mod shim;

@@ -107,6 +107,8 @@ fn status(
         let target = target.map_or(String::new(), |target| format!(" (points at {})", target.display()));
         let by = by.map_or(String::new(), |by| format!(" ({})", by.display()));
         let padded = padded(name, width);
+        // Scripts know the word, people do not.
+        let state = if state == "foreign" { "not codemie's" } else { state };
         writeln!(out, "{padded}  shim {state}{target}; `{name}` runs {runs}{by}")?;
     }
     if as_json {

@@ -280,7 +280,7 @@ fn draw_foreign(foreign: &Foreign, title: Option<&str>, style: Style) -> String 
         format!("`codemie resume {}` continues and adopts it", shell::word(&foreign.agent_session.0)),
     );
     let title = (foreign.agent_session.0.as_str(), Colour::Heading);
-    let words = [title, ("foreign: it never ran through codemie", Colour::Plain)];
+    let words = [title, ("not wrapped: it never ran through codemie", Colour::Plain)];
     style.heading(&words) + &sheet.render(style)
 }
 

@@ -7,16 +7,13 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 
+use super::scanner::with_scanner;
 use crate::cli::{BreakdownBy, Usage, UsageBy, UsageOrder};
-use crate::config::prices::price_list;
-use crate::home::{Home, own_var};
+use crate::home::Home;
 use crate::output::failure::shown;
-use crate::output::progress::Bar;
 use crate::output::{Style, json};
-use crate::registry;
 use crate::report::open::open_existing;
 use crate::report::usage::{By, Order, UsageFilter, UsageQuery, UsageReport, commits_named};
-use crate::scan::{Days, Progress, Scanner};
 use crate::store::{Span, View};
 use drawing::{Drawing, Moments};
 use human::text::shorten;
@@ -35,28 +32,21 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
     let clock = LocalClock::of(zone.clone());
     let for_people = !(args.json || args.csv);
     let mut store = open_existing(home)?;
-    let bar = args.scan.then(|| Bar::on_terminal("reading session files", human::bytes)).flatten();
-    let prices = price_list(&home.config_file());
-    let scanner = Scanner {
-        folder: home.scans(),
-        agents: registry::AGENTS,
-        var: &own_var,
-        days: Days::of(system::zone::local()),
-        prices: &prices,
-        watch: bar.as_ref().map(|bar| bar as &dyn Progress),
-    };
-    let scanned =
-        |view: Option<&View<'_>>| UsageReport::scanned(&scanner, view, &query, span, &clock, for_people);
-    let mut report = match &mut store {
-        Some(store) if args.scan => store.read(|view| scanned(Some(view)))?,
-        None if args.scan => scanned(None)?,
-        Some(store) => store.read(|view| UsageReport::recorded(view, home, &query, span, &clock))?,
-        None => UsageReport::empty(query.by),
-    };
     let everything = span.is_everything() && query.filter == UsageFilter::default();
-    if for_people && !args.scan && everything && report.rows().is_empty() {
-        report.unwrapped_files = scanner.count_files();
-    }
+    let report = with_scanner(home, args.scan, |scanner| {
+        let scanned =
+            |view: Option<&View<'_>>| UsageReport::scanned(scanner, view, &query, span, &clock, for_people);
+        let mut report = match &mut store {
+            Some(store) if args.scan => store.read(|view| scanned(Some(view)))?,
+            None if args.scan => scanned(None)?,
+            Some(store) => store.read(|view| UsageReport::recorded(view, home, &query, span, &clock))?,
+            None => UsageReport::empty(query.by),
+        };
+        if for_people && !args.scan && everything && report.rows().is_empty() {
+            report.unwrapped_files = scanner.count_files();
+        }
+        anyhow::Ok(report)
+    })?;
     let text = if args.json {
         json::pretty(&report.record())?
     } else {
@@ -115,12 +105,6 @@ fn query(args: &Usage, commits: Option<Vec<String>>) -> UsageQuery {
             UsageOrder::Desc => Order::Descending,
         }),
         most: args.limit.filter(|most| *most > 0),
-    }
-}
-
-impl Progress for Bar {
-    fn progress(&self, done: u64, of: u64) {
-        self.draw(done, of);
     }
 }
 

@@ -76,7 +76,7 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
         wrapper_version: Some(text(env!("CARGO_PKG_VERSION"))),
     });
     let bound = Attributes::Bound(Bound { agent_session_id: text(&session.conversation.0), evidence: None });
-    let open_for = session.last_at.since(session.first_at).as_millis();
+    let open_for = session.sums.last.since(session.sums.first).as_millis();
     let end = Attributes::End(Box::new(End {
         duration_ms: u64::try_from(open_for).unwrap_or(u64::MAX).into(),
         end_reason: Some(EndReason::Exit),
@@ -87,9 +87,9 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
         transitioned_to: None,
     }));
     let mut events = vec![
-        event(of_opening(EventType::Start), 0, 1, session.first_at, start),
-        event(of_opening(EventType::Bound), 0, 2, session.first_at, bound),
-        event(of_opening(EventType::End), all, 3, session.last_at, end),
+        event(of_opening(EventType::Start), 0, 1, session.sums.first, start),
+        event(of_opening(EventType::Bound), 0, 2, session.sums.first, bound),
+        event(of_opening(EventType::End), all, 3, session.sums.last, end),
     ];
     for (seq, call) in (4..).zip(calls) {
         let Fact::Usage(usage) = &call.record.fact else { continue };
@@ -142,7 +142,10 @@ fn totals(calls: &[Priced]) -> UsageSummary {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::collections::BTreeSet;
+
     use crate::session::tests::usage;
+    use crate::store::CallSums;
     use serde_json::json;
     use wire::Timestamp;
 
@@ -154,10 +157,10 @@ mod tests {
             repository: None,
             branch: None,
             version: None,
-            first_at: Timestamp(1000),
-            last_at: Timestamp(5000),
-            calls,
-            tokens: 0,
+            file: "/f".into(),
+            sums: CallSums { calls, first: Timestamp(1000), last: Timestamp(5000), ..CallSums::default() },
+            models: BTreeSet::new(),
+            unpriced_models: BTreeSet::new(),
         }
     }
 

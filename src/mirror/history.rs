@@ -140,12 +140,12 @@ impl HistoryMirror {
         let mut right = true;
         for (id, session) in ids.iter().zip(sessions) {
             let calls = stored.get(&**id);
-            right &= calls == Some(&session.calls);
+            right &= calls == Some(&session.sums.calls);
             if calls.is_none() {
                 continue;
             }
             let sql = "INSERT OR REPLACE INTO beside (session, calls, tokens) VALUES (?1, ?2, ?3)";
-            self.wrapped.marks.execute(sql, params![id, session.calls, session.tokens])?;
+            self.wrapped.marks.execute(sql, params![id, session.sums.calls, session.sums.tokens()])?;
         }
         self.wrapped.beside =
             self.wrapped.marks.query_row("SELECT count(*) FROM beside", [], |row| row.get(0))?;
@@ -167,12 +167,12 @@ impl Known {
     /// Whether no conversation is gone and none has lost calls: to a session of the store, or with its file.
     fn still_holds(&self, found: &[ForeignSession]) -> bool {
         let found: HashMap<String, i64> =
-            found.iter().map(|session| (session_id(session).to_string(), session.calls)).collect();
+            found.iter().map(|session| (session_id(session).to_string(), session.sums.calls)).collect();
         self.0.iter().all(|(id, (calls, _))| found.get(id).is_some_and(|now| now >= calls))
     }
 
     fn is_new(&self, session: &ForeignSession) -> bool {
-        self.0.get(&session_id(session).to_string()) != Some(&(session.calls, session.tokens))
+        self.0.get(&session_id(session).to_string()) != Some(&(session.sums.calls, session.sums.tokens()))
     }
 }
 
@@ -269,7 +269,10 @@ async fn brought_up_to_date(mirror: &mut Option<HistoryMirror>, home: &Home) -> 
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+
     use super::*;
+    use crate::store::CallSums;
     use wire::{AgentSessionId, Timestamp};
 
     fn conversation(name: &str, calls: i64, tokens: i64) -> ForeignSession {
@@ -280,10 +283,16 @@ mod tests {
             repository: None,
             branch: None,
             version: None,
-            first_at: Timestamp(1),
-            last_at: Timestamp(2),
-            calls,
-            tokens,
+            file: "/f".into(),
+            sums: CallSums {
+                calls,
+                input: tokens,
+                first: Timestamp(1),
+                last: Timestamp(2),
+                ..CallSums::default()
+            },
+            models: BTreeSet::new(),
+            unpriced_models: BTreeSet::new(),
         }
     }
 

@@ -1,6 +1,8 @@
 //! Sessions as a list: the first of those that match, and what a table shows of each.
 
+use std::cmp::Reverse;
 use std::collections::HashMap;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
@@ -12,7 +14,7 @@ use crate::budget::{Budget, Standing};
 use crate::config::RunawayLimits;
 use crate::session::record::{open_time, records};
 use crate::session::runaway::{Runaway, runaway_of};
-use crate::store::{self, Filter, ListedSession, Store, View};
+use crate::store::{self, Filter, ListedSession, Sort, Store, View};
 use wire::{LiveState, SessionRecord, Status, Timestamp};
 
 /// The first sessions that match, and how many more there are.
@@ -91,6 +93,8 @@ pub struct SessionLine {
     pub budget: Option<i64>,
     /// Of one that runs, the sign that it has run away; see [`add_runaways`].
     pub runaway: Option<Runaway>,
+    /// It is a conversation that never ran through codemie, in this file.
+    pub unwrapped: Option<PathBuf>,
 }
 
 /// A session as `list --json` has it: its record, and what is known on this machine alone.
@@ -134,6 +138,17 @@ impl ListedRecord {
             }
             Ok(listed)
         })
+    }
+}
+
+/// Puts lines in order that are not all from the store; equal ones stay as they are.
+pub fn sort(lines: &mut [SessionLine], sort: Sort) {
+    match sort {
+        Sort::LastUsed => lines.sort_by_key(|line| Reverse(line.row.active_at)),
+        Sort::Started => lines.sort_by_key(|line| Reverse(line.row.started_at)),
+        Sort::Cost => lines.sort_by_key(|line| Reverse(line.row.cost)),
+        Sort::Tokens => lines.sort_by_key(|line| Reverse(line.row.tokens)),
+        Sort::Name => lines.sort_by(|a, b| a.row.name.cmp(&b.row.name)),
     }
 }
 
@@ -219,6 +234,7 @@ impl SessionLine {
                 state: None,
                 budget: None,
                 runaway: None,
+                unwrapped: None,
                 row,
             }
         };

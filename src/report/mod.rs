@@ -23,6 +23,7 @@ pub mod statusline;
 pub mod stop;
 pub mod title;
 pub mod top;
+pub mod unwrapped;
 pub mod usage;
 pub mod wait;
 pub mod wake;

@@ -1,7 +1,8 @@
 //! Calls that no session of the store owns, as sessions with their calls: for a backfill.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
+use std::path::PathBuf;
 
 use prices::PriceList;
 
@@ -11,7 +12,6 @@ use super::rollup::{Conversations, owned};
 use super::run::SortedRun;
 use super::strings::StringId;
 use super::{Error, Scanned, Scanner, readers};
-use wire::Timestamp;
 
 use crate::meter::record::{Fact, Record, Usage};
 use crate::store::{CallSums, Priced, Span, View};
@@ -30,12 +30,13 @@ pub struct ForeignSession {
     pub repository: Option<String>,
     pub branch: Option<String>,
     pub version: Option<String>,
-    /// Times of its first such call and its last.
-    pub first_at: Timestamp,
-    pub last_at: Timestamp,
-    pub calls: i64,
-    /// Everything billed of them. Grows also while a call is still being written.
-    pub tokens: i64,
+    /// One of its files: the oldest that names its project, if one does.
+    pub file: PathBuf,
+    /// Of these calls. Their tokens grow also while a call is still being written.
+    pub sums: CallSums,
+    /// The models that were called, and those among them that have no price, both in the order of the alphabet.
+    pub models: BTreeSet<String>,
+    pub unpriced_models: BTreeSet<String>,
 }
 
 /// All foreign conversations of one scan. Holds no lock and no view of the store: its content is as of the scan.
@@ -68,22 +69,23 @@ impl Scanner<'_> {
                     repository: fact(file.map(|file| file.repository)),
                     branch: fact(file.map(|file| file.branch)),
                     version: fact(file.map(|file| file.version)),
-                    first_at: Timestamp(i64::MAX),
-                    last_at: Timestamp(i64::MIN),
-                    calls: 0,
-                    tokens: 0,
+                    file: file.map_or_else(PathBuf::new, |file| file.path.clone()),
+                    sums: CallSums::default(),
+                    models: BTreeSet::new(),
+                    unpriced_models: BTreeSet::new(),
                 });
-            session.first_at = session.first_at.min(entry.sums.first);
-            session.last_at = session.last_at.max(entry.sums.last);
-            session.calls += entry.sums.calls;
-            let CallSums { input, output, cache_read, cache_write, .. } = entry.sums;
-            session.tokens = [input, output, cache_read, cache_write]
-                .into_iter()
-                .fold(session.tokens, i64::saturating_add);
+            session.sums.add(&entry.sums);
+            let model = strings.text(entry.model);
+            if !session.models.contains(model) {
+                session.models.insert(model.to_owned());
+            }
+            if entry.sums.unpriced > 0 && !session.unpriced_models.contains(model) {
+                session.unpriced_models.insert(model.to_owned());
+            }
         }
         let mut sessions: Vec<_> = sessions.into_iter().collect();
         sessions.sort_by(|(_, a), (_, b)| {
-            (a.first_at, &a.agent, &a.conversation).cmp(&(b.first_at, &b.agent, &b.conversation))
+            (a.sums.first, &a.agent, &a.conversation).cmp(&(b.sums.first, &b.agent, &b.conversation))
         });
         let (keys, sessions) = sessions.into_iter().unzip();
         Ok(ForeignSessions { scanned, prices: self.prices.clone(), owned, keys, sessions })
@@ -107,8 +109,8 @@ impl ForeignSessions {
     fn some(&self, first: usize) -> io::Result<Vec<Vec<Priced>>> {
         let mut sum = 0;
         let fitting = self.sessions[first..].iter().take_while(|session| {
-            let fits = sum == 0 || sum + session.calls <= AT_ONCE;
-            sum += session.calls;
+            let fits = sum == 0 || sum + session.sums.calls <= AT_ONCE;
+            sum += session.sums.calls;
             fits
         });
         let places: HashMap<(StringId, StringId), usize> =

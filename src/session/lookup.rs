@@ -62,7 +62,7 @@ pub struct Candidate {
 
 fn lines(candidates: &[Candidate]) -> String {
     let line = |candidate: &Candidate| {
-        let name = candidate.name.as_deref().unwrap_or("foreign");
+        let name = candidate.name.as_deref().unwrap_or("not wrapped");
         // Ids and names come from the agents' files and from imports.
         shorten(&format!("  {}  {name}  {}", candidate.id, candidate.agent), usize::MAX)
     };

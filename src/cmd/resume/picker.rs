@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 use ratatui_core::text::{Line, Span};
 
 use crate::cli::{Archive, Rename};
-use crate::cmd::format::{costs, state_or_status};
+use crate::cmd::format::{NOT_WRAPPED, ShortIds, costs, state_or_status};
+use crate::cmd::scanner::with_scanner;
 use crate::cmd::view::Drawing;
 use crate::cmd::{Failure, USAGE, labels};
 use crate::fullscreen::choose::{Choice, Choices, Chooser, KeyResult, choose};
@@ -23,7 +24,8 @@ use crate::report::list::{self, SessionLine};
 use crate::report::open::open;
 use crate::report::state::Asked;
 use crate::report::title;
-use crate::store::{Filter, ListedSession, Store};
+use crate::report::unwrapped;
+use crate::store::{Filter, ListedSession, Sort, Store};
 use human::text::shorten;
 use system::clock::{Clock, SystemClock};
 use unicode_width::UnicodeWidthStr;
@@ -111,7 +113,26 @@ impl<'a> SessionList<'a> {
         let fitting = |count: usize| count.min(MOST);
         let mut lines = list::summarised(Some(&mut store), &Filter::default(), fitting, now, false)?.sessions;
         lines.retain(|line| is_resumable(&line.row));
-        let mut lines = of_folder_first(lines, &here(), |line| line.row.cwd.as_deref().map(Path::new));
+        let here = here();
+        match with_scanner(home, true, |scanner| unwrapped::unwrapped(Some(&mut store), scanner)) {
+            Ok(found) => {
+                let name = here.file_name().map(|name| name.to_string_lossy());
+                lines.extend(found.into_iter().map(|session| {
+                    let mut line = SessionLine::of_unwrapped(session);
+                    // Its folder is found when it is resumed; for the order of the list the folder's name suffices.
+                    let is_here =
+                        line.row.project.is_some() && line.row.project.as_deref() == name.as_deref();
+                    line.row.cwd = is_here.then(|| here.to_string_lossy().into_owned());
+                    line
+                }));
+                list::sort(&mut lines, Sort::LastUsed);
+                lines.truncate(MOST);
+            }
+            Err(error) => tracing::warn!("conversations from before are not offered: {error}"),
+        }
+        let mut lines = of_folder_first(lines, &here, |line| line.row.cwd.as_deref().map(Path::new));
+        name_unwrapped(&mut lines);
+        unwrapped::add_titles(lines.iter_mut().take(TITLED), &origin);
         list::add_states(&mut store, &mut lines, &Asked { home, origin: &origin, now })?;
         title::add_missing(&mut store, lines.iter_mut().take(TITLED), &origin)?;
         let costs = amounts(&lines);
@@ -119,6 +140,9 @@ impl<'a> SessionList<'a> {
     }
 
     fn state(line: &SessionLine) -> (&'static str, Colour) {
+        if line.unwrapped.is_some() {
+            return (NOT_WRAPPED, Colour::Faint);
+        }
         state_or_status(line.state.as_ref(), line.row.status, line.row.end_reason)
     }
 
@@ -140,6 +164,17 @@ impl<'a> SessionList<'a> {
         };
         self.previews.insert(id.to_owned(), text.clone());
         text
+    }
+}
+
+/// Those that never ran through codemie have their id for a name, as much of it as is needed.
+fn name_unwrapped(lines: &mut [SessionLine]) {
+    let names: Vec<String> = {
+        let ids: ShortIds<'_> = lines.iter().map(|line| line.row.id.as_str()).collect();
+        lines.iter().map(|line| ids.of(&line.row.id).to_owned()).collect()
+    };
+    for (line, name) in lines.iter_mut().zip(names).filter(|(line, _)| line.unwrapped.is_some()) {
+        line.row.name = name;
     }
 }
 
@@ -211,7 +246,8 @@ impl Choices for SessionList<'_> {
             row.branch.as_ref(),
             Some(&row.agent),
         ];
-        parts.into_iter().flatten().map(String::as_str).collect::<Vec<_>>().join(" ")
+        let mark = self.lines[place].unwrapped.as_ref().map(|_| NOT_WRAPPED);
+        parts.into_iter().flatten().map(String::as_str).chain(mark).collect::<Vec<_>>().join(" ")
     }
 
     fn heading(&self, width: usize) -> Line<'static> {
@@ -246,6 +282,10 @@ impl Choices for SessionList<'_> {
         let row = &self.lines[place].row;
         match key {
             's' => KeyResult::Chosen,
+            'r' | 'x' if self.lines[place].unwrapped.is_some() => KeyResult::Failed(format!(
+                "{} is not wrapped: it has no name and no archive until it is resumed",
+                row.name
+            )),
             'r' => KeyResult::Ask("new name: ", row.name.clone()),
             'x' if row.status == Status::Active => KeyResult::Failed(format!("{} is running", row.name)),
             'x' => {

@@ -6,14 +6,12 @@ use std::time::{Duration, Instant};
 use anyhow::Context;
 
 use crate::cmd::Failure;
-use crate::config::prices::price_list;
+use crate::cmd::scanner::with_scanner;
 use crate::forward::foreign::life;
 use crate::forward::http::Http;
 use crate::forward::{DeliveryCount, Identity, Sinks, post};
-use crate::home::{Home, own_var};
+use crate::home::Home;
 use crate::output::progress::Bar;
-use crate::registry;
-use crate::scan::{Days, Progress, Scanner};
 use crate::store::{Outgoing, Store};
 use human::counted;
 use system::clock::{Clock, SystemClock};
@@ -37,18 +35,7 @@ pub(super) fn run(
                   config set backend.url ADDRESS"
             .into(),
     })?;
-    let bar = Bar::on_terminal("reading session files", human::bytes);
-    let prices = price_list(&home.config_file());
-    let scanner = Scanner {
-        folder: home.scans(),
-        agents: registry::AGENTS,
-        var: &own_var,
-        days: Days::of(system::zone::local()),
-        prices: &prices,
-        watch: bar.as_ref().map(|bar| bar as &dyn Progress),
-    };
-    let foreign = store.read(|view| scanner.foreign(Some(view)))?;
-    drop(bar);
+    let foreign = with_scanner(home, true, |scanner| store.read(|view| scanner.foreign(Some(view))))?;
     let http = Http::new(&backend.url, sinks.delivery.ca_file.as_ref())?;
     let runtime =
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
@@ -79,7 +66,7 @@ pub(super) fn run(
                     let delivered = counted(all.delivered, "event");
                     writeln!(
                         err,
-                        "codemie: foreign: {delivered} delivered, but {why}; run it again for the rest"
+                        "codemie: not wrapped: {delivered} delivered, but {why}; run it again for the rest"
                     )?;
                     return Ok(false);
                 }
@@ -90,11 +77,10 @@ pub(super) fn run(
         }
     }
     drop(bar);
-    let (events, of) =
-        (counted(all.delivered, "event"), counted(foreign.sessions.len(), "foreign conversation"));
-    writeln!(err, "codemie: foreign: {events} of {of} delivered")?;
+    let (events, of) = (counted(all.delivered, "event"), counted(foreign.sessions.len(), "conversation"));
+    writeln!(err, "codemie: not wrapped: {events} of {of} delivered")?;
     if all.refused > 0 {
-        writeln!(err, "codemie: foreign: {} refused", counted(all.refused, "event"))?;
+        writeln!(err, "codemie: not wrapped: {} refused", counted(all.refused, "event"))?;
     }
     Ok(all.refused == 0)
 }

@@ -298,6 +298,7 @@ pub(super) mod tests {
             state: Some(LiveState { is, since, why: "a reason".into(), source: None }),
             budget: None,
             runaway: None,
+            unwrapped: None,
         };
         let run = Some(RunId(uuid::Uuid::from_u128(number.into())));
         let context = Some(ContextFill { tokens: 84_200, percent: Some(42) });

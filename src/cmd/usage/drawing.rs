@@ -161,7 +161,8 @@ impl Drawing<'_> {
         let ids: ShortIds<'_> = self.report.ids.iter().chain(keys).map(String::as_str).collect();
         let none = if self.report.by == By::Commit { "(no commit)" } else { NONE };
         let key = |row: &UsageRow| row.key.clone().unwrap_or_else(|| none.to_owned());
-        let foreign = |row: &UsageRow| format!("foreign {}", ids.of(row.key.as_deref().unwrap_or_default()));
+        let foreign =
+            |row: &UsageRow| format!("not wrapped {}", ids.of(row.key.as_deref().unwrap_or_default()));
         let is_foreign = |row: &UsageRow| row.foreign && self.report.by == By::Session;
         // The id of a foreign conversation is all it can be named by.
         let widest = rows.iter().filter(|row| is_foreign(row)).map(|row| foreign(row).width()).max();
@@ -297,7 +298,7 @@ fn foreign_share(foreign: &ForeignUsage, by: By) -> String {
     let cost = priced.then(|| cost(sum.cost.dollars(), &sum.unpriced_models));
     let cost = cost.map_or(String::new(), |cost| format!(", {cost},"));
     let was = if *conversations == 1 { "was" } else { "were" };
-    let mark = if by == By::Session { ": foreign" } else { "" };
+    let mark = if by == By::Session { ": not wrapped" } else { "" };
     match *conversations {
         0 => "All of it was run through codemie.".into(),
         count => {

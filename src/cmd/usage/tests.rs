@@ -96,9 +96,9 @@ fn a_scan_marks_foreign_conversations() {
         Some(SessionLabel { project: Some("widgets".into()), ..SessionLabel::default() });
     report.scan = Some(ForeignUsage::of(&report.tally.rows));
     let text = draw(&report, Style { colour: false, columns: 200 });
-    assert!(text.contains("\nforeign 01234567  Nov 15 09:05  widgets "), "{text}");
+    assert!(text.contains("\nnot wrapped 01234567  Nov 15 09:05  widgets "), "{text}");
     assert_eq!(text.matches("01234567").count(), 1, "{text}");
-    assert!(text.contains("\n1 conversation was not run through codemie: foreign.\n"), "{text}");
+    assert!(text.contains("\n1 conversation was not run through codemie: not wrapped.\n"), "{text}");
     assert!(text.contains("2 lines could not be read, the first in /p/x.jsonl."), "{text}");
     let value: serde_json::Value = serde_json::from_str(&json::pretty(&report.record()).unwrap()).unwrap();
     assert_eq!((&value["rows"][0]["foreign"], &value["rows"][1]["foreign"]), (&().into(), &true.into()));
@@ -220,7 +220,7 @@ fn commits_are_shown_with_subject_date_and_project() {
     assert!(
         text.starts_with("COMMIT        DATE          SUBJECT                 PROJECT  AGENT ")
             && text.contains("\n0123456789ab  Nov 14 08:00  Fix the login, at last  shop     claude ")
-            && text.contains("\n(no commit)                                            claude "),
+            && text.contains("\n(no commit)                                                  claude "),
         "{text}"
     );
     let eighty = draw(&report, Style { colour: false, columns: 80 });
@@ -252,7 +252,7 @@ fn ids_that_begin_alike_are_shown_longer() {
     assert!(drawn(&report, 200).contains("  01a1e586-1111  "));
     // What is foreign has no other name: on a narrow terminal, too, it stays whole.
     report.tally.rows[0].foreign = true;
-    assert!(drawn(&report, 40).contains("\nforeign 01a1e586-1111  "));
+    assert!(drawn(&report, 40).contains("\nnot wrapped 01a1e586-1111  "));
 }
 
 #[test]

@@ -140,12 +140,12 @@ fn foreign_conversations_come_with_their_calls_in_order() {
         assert_eq!(all.len(), 1);
         let (session, calls) = &all[0];
         assert_eq!(
-            (session.agent.as_str(), session.conversation.0.as_str(), session.calls),
+            (session.agent.as_str(), session.conversation.0.as_str(), session.sums.calls),
             ("claude", "b", 3)
         );
         assert_eq!((session.project.as_deref(), session.branch.as_deref()), (Some("widgets"), Some("main")));
-        assert_eq!(session.first_at.to_string(), "2026-11-15T11:00:01.000Z");
-        assert_eq!(session.last_at.to_string(), "2026-11-15T12:00:00.000Z");
+        assert_eq!(session.sums.first.to_string(), "2026-11-15T11:00:01.000Z");
+        assert_eq!(session.sums.last.to_string(), "2026-11-15T12:00:00.000Z");
         let sighting: Vec<_> = calls
             .iter()
             .map(|call| (call.record.key.as_str(), call.cost.is_some(), call.record.subagent.as_deref()))

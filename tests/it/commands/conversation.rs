@@ -186,7 +186,7 @@ fn a_conversation_that_never_ran_through_codemie_can_be_read_and_nothing_else() 
     ] {
         world.fails(args, 3, "codemie resume");
     }
-    assert!(world.listed(&["--all"]).is_empty(), "foreign conversations are never listed");
+    assert!(world.listed(&["--all"]).is_empty(), "only with --scan");
     world.fails(&["show", "0200000f"], 3, "no session");
 }
 

@@ -44,7 +44,22 @@ fn a_scan_counts_every_file_wrapped_or_not() {
             assert_eq!((counts(row), &row["foreign"]), (Counts { cost: 0, ..expected }, &true.into()));
         }
     }
-    assert!(world.listed(&[]).is_empty(), "foreign conversations are never listed");
+    assert!(world.listed(&[]).is_empty(), "conversations that were not wrapped are listed with --scan alone");
+    assert!(world.out(&["list"]).contains("codemie list --scan"));
+    let listed = world.json(&["list", "--scan", "--json"]);
+    let listed = listed.as_array().unwrap();
+    assert_eq!(listed.len(), truth.sessions.len());
+    for record in listed {
+        let expected = truth.sessions[record["correlation"]["agentSessionId"].as_str().unwrap()];
+        assert_eq!(
+            (counts(&record["usage"]), &record["foreign"]),
+            (Counts { cost: 0, ..expected }, &true.into())
+        );
+    }
+    let last: Vec<_> = listed.iter().map(|record| record["lastCallTime"].as_i64().unwrap()).collect();
+    assert!(last.is_sorted_by(|a, b| a >= b), "{last:?}");
+    let table = world.out(&["list", "--scan"]);
+    assert_eq!(table.matches("not wrapped").count(), listed.len(), "{table}");
     assert_eq!(world.json(&["usage", "--json"])["total"]["apiCalls"], 0, "and not counted unless asked for");
 
     // One of them is a session's: it stays one, under its name.
@@ -53,6 +68,12 @@ fn a_scan_counts_every_file_wrapped_or_not() {
     world.bind(run, &wrapped, None);
     world.call(run, "msg_live", "claude-opus-4-8", Some(2_000_000_000));
     let report = world.json(&["usage", "--scan", "--by", "session", "--json"]);
+    assert_eq!(world.json(&["list", "--scan", "--json"]).as_array().unwrap().len(), truth.sessions.len());
+    assert_eq!(
+        world.json(&["list", "--status", "not-wrapped", "--json"]).as_array().unwrap().len(),
+        truth.sessions.len() - 1,
+        "a session's conversation is the session's"
+    );
     assert_eq!(report["total"]["apiCalls"], truth.total.calls + 1);
     let row = report["rows"].as_array().unwrap().iter().find(|row| row["key"] == *wrapped).unwrap();
     assert_eq!(
@@ -65,7 +86,7 @@ fn a_scan_counts_every_file_wrapped_or_not() {
     for told in [
         "No price is known for claude-next-9",
         "lines could not be read, the first in",
-        "not run through codemie: foreign",
+        "not run through codemie: not wrapped",
     ] {
         assert!(text.contains(told), "{told}: {text}");
     }

@@ -148,7 +148,7 @@ fn foreign_conversations_are_sent_only_by_scan() {
     for _ in 0..2 {
         let output = world.run(&["sync", "--backfill", "--scan"]);
         assert_eq!(output.code, Some(0), "{output:?}");
-        assert!(output.err.contains("of 1 foreign conversation delivered"), "{output:?}");
+        assert!(output.err.contains("of 1 conversation delivered"), "{output:?}");
         let sessions = ledger.sessions();
         let foreign = sessions
             .values()

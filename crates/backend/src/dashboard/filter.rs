@@ -7,6 +7,7 @@ use jiff::ToSpan;
 use jiff::civil::Date;
 use serde::Deserialize;
 
+use super::sessions::tag_text;
 use super::sort::Sort;
 use super::text::Now;
 use crate::model::{By, Day, Facets, Order, OrderBy, SessionFilter, UsageFilter};
@@ -378,7 +379,7 @@ impl Filter {
         part("model", &self.model, |filter| filter.model = None);
         part("user", &self.user, |filter| filter.user = None);
         part("status", &self.status.map(|status| status.to_string()), |filter| filter.status = None);
-        part("tag", &self.tag, |filter| filter.tag = None);
+        part("tag", &self.tag.as_deref().map(|tag| tag_text(tag).to_owned()), |filter| filter.tag = None);
         part("group", &self.group, |filter| filter.group = None);
         part("search", &self.words, |filter| filter.words = None);
         if let Range::Between(from, to) = self.range {

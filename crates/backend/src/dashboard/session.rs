@@ -6,7 +6,7 @@ use super::axis::{self, Axis};
 use super::frame::{Deployment, Frame, Section, empty};
 use super::model::SessionView;
 use super::panel::{Figure, facts, figure, figures, panel};
-use super::sessions::{address, chain_mark, foreign, link, marks};
+use super::sessions::{address, chain_mark, foreign, link, marks, tag_text};
 use super::sort::Sort;
 use super::table::{PageOrder, Table, TableOrder, cell, heading};
 use super::text::{cents, count, duration, float, grouped, share, short, short_count, without_date};
@@ -68,7 +68,7 @@ fn summary(frame: &Frame, session: &Session) -> Markup {
             @if let Some(project) = session.project() { " · " (project) }
             @if let Some(branch) = session.branch() { " · " span.mono { (branch) } }
             " · started " (frame.now.ago(session.started_at()))
-            @for tag in session.tags() { " " span.pill.tag { (&**tag) } }
+            @for tag in session.tags() { " " span.pill.tag { (tag_text(tag)) } }
         }
     }
 }

@@ -171,11 +171,16 @@ pub fn foreign(session: &Session) -> bool {
         && session.numbers.prompts + session.numbers.tool_calls == 0
 }
 
+/// A tag as people read it.
+pub fn tag_text(tag: &str) -> &str {
+    if tag == FOREIGN_TAG { "not wrapped" } else { tag }
+}
+
 fn tags(filter: &Filter, session: &Session) -> Markup {
     html! {
         @for tag in session.tags() {
             @let only = filter.with(|f| f.tag = Some(tag.to_string())).address(PATH);
-            " " a.pill.tag href=(only) title="Only sessions with this tag" { (&**tag) }
+            " " a.pill.tag href=(only) title="Only sessions with this tag" { (tag_text(tag)) }
         }
     }
 }

@@ -1,0 +1,214 @@
+//! Conversations that never ran through codemie, as lists of sessions show them: what a scan knows of them, and their titles.
+
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::list::SessionLine;
+use super::title;
+use crate::launch::Origin;
+use crate::scan::{self, ForeignSession, Scanner};
+use crate::session::lookup::Foreign;
+use crate::store::{Filter, ListedSession, Show, Store, View};
+use wire::{AgentSessionId, Status};
+
+/// Those of a scan that belong to no session. What went on without codemie of a session's conversation is the session's.
+pub fn unwrapped(
+    store: Option<&mut Store>,
+    scanner: &Scanner<'_>,
+) -> Result<Vec<ForeignSession>, scan::Error> {
+    let found = |view: Option<&View<'_>>| -> Result<_, scan::Error> {
+        let mut found = Vec::new();
+        for session in scanner.foreign(view)?.sessions {
+            let known = match view {
+                Some(view) => view.session_by_agent_session(&session.agent, &session.conversation)?,
+                None => None,
+            };
+            found.extend(known.is_none().then_some(session));
+        }
+        Ok(found)
+    };
+    match store {
+        Some(store) => store.read(|view| found(Some(view))),
+        None => found(None),
+    }
+}
+
+/// Whether a list with this filter shows it. It has no tags, no group, and no status that a session can have.
+pub fn is_wanted(session: &ForeignSession, filter: &Filter) -> bool {
+    let has = |text: Option<&str>, part: &str| {
+        text.is_some_and(|text| text.to_lowercase().contains(&part.to_lowercase()))
+    };
+    let (project, repository) = (session.project.as_deref(), session.repository.as_deref());
+    let branch = session.branch.as_deref();
+    filter.tag.is_none()
+        && filter.group.is_none()
+        && filter.status.is_none()
+        && filter.show != Show::Active
+        && filter.agent.as_ref().is_none_or(|agent| *agent == session.agent)
+        && filter
+            .project
+            .as_deref()
+            .is_none_or(|part| has(if part.contains('/') { repository } else { project }, part))
+        && filter.branch.as_deref().is_none_or(|part| has(branch, part))
+        && filter.since.is_none_or(|since| session.sums.last >= since)
+        && filter
+            .model
+            .as_deref()
+            .is_none_or(|part| session.models.iter().any(|model| has(Some(model.as_str()), part)))
+        && filter.words.iter().all(|word| {
+            [Some(&*session.conversation.0), project, branch].into_iter().any(|text| has(text, word))
+        })
+}
+
+impl SessionLine {
+    /// Its first call and its last are all that is known of when it was open.
+    pub fn of_unwrapped(session: ForeignSession) -> Self {
+        let row = ListedSession {
+            n: 0,
+            id: session.conversation.0.clone(),
+            name: session.conversation.0,
+            agent: session.agent,
+            status: Status::Completed,
+            archived: false,
+            project: session.project,
+            branch: session.branch,
+            opening: 1,
+            started_at: session.sums.first,
+            ended_at: Some(session.sums.last),
+            active_at: session.sums.last,
+            end_reason: None,
+            title: None,
+            title_sought: true,
+            cwd: None,
+            bound: true,
+            api_calls: session.sums.calls,
+            tokens: u64::try_from(session.sums.tokens()).unwrap_or(0),
+            cost: session.sums.cost,
+        };
+        Self {
+            row,
+            tags: Vec::new(),
+            open: Duration::ZERO,
+            unpriced_models: session.unpriced_models.into_iter().collect(),
+            models: session.models.into_iter().collect(),
+            state: None,
+            budget: None,
+            runaway: None,
+            unwrapped: Some(session.file),
+        }
+    }
+}
+
+/// Finds the titles of those among these lines that never ran through codemie.
+pub fn add_titles<'a>(lines: impl Iterator<Item = &'a mut SessionLine>, origin: &Origin) {
+    for line in lines {
+        let Some(file) = &line.unwrapped else { continue };
+        let conversation = Foreign {
+            agent: line.row.agent.clone(),
+            agent_session: AgentSessionId(line.row.id.clone()),
+            file: file.clone(),
+            cwd: None,
+        };
+        line.row.title = title::of_beginning(&conversation, origin);
+    }
+}
+
+/// As programs get it in a list, beside the records of sessions: what of a record is known.
+pub fn record(session: &ForeignSession) -> serde_json::Value {
+    let sums = &session.sums;
+    json!({
+        "foreign": true,
+        "agent": session.agent,
+        "agentVersion": session.version,
+        "startTime": sums.first,
+        "lastCallTime": sums.last,
+        "project": session.project,
+        "repository": session.repository,
+        "branch": session.branch,
+        "models": session.models,
+        "correlation": {
+            "agentSessionId": session.conversation,
+            "agentSessionFile": session.file.to_string_lossy(),
+        },
+        "usage": {
+            "apiCalls": sums.calls,
+            "inputTokens": sums.input,
+            "outputTokens": sums.output,
+            "cacheReadTokens": sums.cache_read,
+            "cacheWriteTokens": sums.cache_write,
+            "reasoningTokens": sums.reasoning,
+            "costUsd": sums.cost.dollars(),
+            "unpricedModels": session.unpriced_models,
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::store::{CallSums, StatusFilter};
+    use wire::{PicoDollars, Timestamp};
+
+    fn session() -> ForeignSession {
+        ForeignSession {
+            agent: "claude".into(),
+            conversation: AgentSessionId("7a276c6b-0000".into()),
+            project: Some("widgets".into()),
+            repository: Some("acme/widgets".into()),
+            branch: Some("fix-login".into()),
+            version: None,
+            file: "/f".into(),
+            sums: CallSums {
+                calls: 2,
+                input: 10,
+                output: 5,
+                cost: PicoDollars(7),
+                first: Timestamp(1000),
+                last: Timestamp(5000),
+                ..CallSums::default()
+            },
+            models: ["claude-opus-4-8".to_owned()].into(),
+            unpriced_models: [].into(),
+        }
+    }
+
+    #[test]
+    fn filters_choose_among_them_by_what_is_known() {
+        let text = |text: &str| Some(text.to_owned());
+        let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+        let all = Filter::default();
+        for (filter, wanted) in [
+            (all.clone(), true),
+            (Filter { agent: text("claude"), ..all.clone() }, true),
+            (Filter { agent: text("codex"), ..all.clone() }, false),
+            (Filter { project: text("WIDG"), ..all.clone() }, true),
+            (Filter { project: text("acme/wid"), ..all.clone() }, true),
+            (Filter { project: text("/home/dev/widgets"), ..all.clone() }, false),
+            (Filter { branch: text("login"), ..all.clone() }, true),
+            (Filter { model: text("opus"), ..all.clone() }, true),
+            (Filter { model: text("haiku"), ..all.clone() }, false),
+            (Filter { since: Some(Timestamp(5000)), ..all.clone() }, true),
+            (Filter { since: Some(Timestamp(5001)), ..all.clone() }, false),
+            (Filter { words: words(&["widgets", "7A27"]), ..all.clone() }, true),
+            (Filter { words: words(&["widgets", "other"]), ..all.clone() }, false),
+            (Filter { tag: text("night"), ..all.clone() }, false),
+            (Filter { group: text("team"), ..all.clone() }, false),
+            (Filter { status: Some(StatusFilter::Is(Status::Completed)), ..all.clone() }, false),
+            (Filter { show: Show::Active, ..all.clone() }, false),
+            (Filter { show: Show::All, ..all }, true),
+        ] {
+            assert_eq!(is_wanted(&session(), &filter), wanted, "{filter:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_and_a_record_have_its_numbers() {
+        let line = SessionLine::of_unwrapped(session());
+        assert_eq!((line.row.tokens, line.row.cost, line.row.api_calls), (15, PicoDollars(7), 2));
+        assert_eq!((line.row.started_at, line.row.active_at), (Timestamp(1000), Timestamp(5000)));
+        let record = record(&session());
+        assert_eq!(record["correlation"]["agentSessionId"], "7a276c6b-0000");
+        assert_eq!((&record["usage"]["inputTokens"], &record["foreign"]), (&10.into(), &true.into()));
+    }
+}
