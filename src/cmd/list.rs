@@ -472,7 +472,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
         }
         assert!(of(&titled(), 200).contains("  claude-opus-4-5 +1  "));
         let piped = of(&titled(), usize::MAX);
-        assert!(!piped.contains("TITLE"), "scripts ask for JSON");
+        assert!(piped.contains("  TITLE  ") && piped.contains("  Fix the login of"), "{piped}");
         assert!(piped.contains("  cleared  "), "the same word as on a terminal:\n{piped}");
     }
 
