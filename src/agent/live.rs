@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 
 use super::Var;
+use super::dialog::ScreenDialog;
 use terminal::process::Processes;
 use terminal::screen::ScreenView;
 use wire::{AgentSessionId, Pid, ProcessId, StartTime, Timestamp};
@@ -64,6 +65,8 @@ pub struct ScreenReading {
     pub reported: Option<Shown>,
     /// Where prompts are typed, if it can be seen and takes keys: not while a dialog covers it.
     pub composer: Option<Composer>,
+    /// What is asked, where `shown` is a dialog or a question.
+    pub dialog: Option<ScreenDialog>,
 }
 
 /// What an agent is seen to do.

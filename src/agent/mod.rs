@@ -6,6 +6,7 @@
 mod args;
 pub mod claude;
 pub mod codex;
+pub mod dialog;
 mod files;
 pub mod gemini;
 pub mod invocation;

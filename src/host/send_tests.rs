@@ -43,6 +43,7 @@ impl Scene {
                 shown,
                 reported: None,
                 composer: composer.map(|text| Composer { text: text.into() }),
+                dialog: None,
             },
             quiet_for: if is == Activity::Working { Duration::ZERO } else { ms(150) },
             bracketed_paste: true,

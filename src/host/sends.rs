@@ -256,6 +256,7 @@ mod tests {
                 shown: Some(Shown::Quiet),
                 reported: None,
                 composer: Some(Composer::default()),
+                dialog: None,
             };
             let start = Instant::now();
             Self {

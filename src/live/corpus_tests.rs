@@ -169,6 +169,127 @@ fn all_sources_together_give_the_recorded_state_and_its_reason() {
     }
 }
 
+/// What is asked and can be chosen, from the beginning of each label on.
+const DIALOGS: &[(&str, &str, &[&str])] = &[
+    ("claude/needs-input-bash-2.0.74", "touch made.txt", &["Yes", "Yes, and don't ask", "Type here"]),
+    (
+        "claude/needs-input-bash-2.1.325",
+        "touch made.txt",
+        &["Yes", "Yes, and always", "Yes, and switch", "No"],
+    ),
+    ("claude/needs-input-edit-2.1.325", "2 -two\n2 +2", &["Yes", "Yes, and switch", "No"]),
+    ("claude/needs-input-fetch-2.1.197", "docs.example.com", &["Yes", "Yes, and don't", "No, and tell"]),
+    (
+        "claude/needs-input-plan-2.1.197",
+        "1. Do this.\n2. Do that.",
+        &["Yes, and use", "Yes, manually", "Tell Claude"],
+    ),
+    (
+        "claude/needs-input-plan-2.1.325",
+        "1. Do this.\n2. Do that.",
+        &["Yes, and use", "Yes, manually", "Tell Claude"],
+    ),
+    ("claude/needs-input-leave-plan-mode-2.1.325", "Exit plan mode?", &["Yes, and switch", "No"]),
+    (
+        "claude/needs-input-question-2.1.325",
+        "Which colour is it to be?",
+        &["Red a warm one", "Blue a cold one", "Type something.", "Chat about this"],
+    ),
+    ("claude/dialog-trust-2.1.197", "Is this a project you created", &["Yes, I trust", "No, exit"]),
+    ("claude/dialog-trust-2.1.325", "Is this a project you created", &["No, exit", "Yes, I trust"]),
+    ("claude/dialog-api-key-2.1.325", "Do you want to use this API key?", &["Yes", "No (recommended)"]),
+    ("claude/dialog-resume-2.1.325", "Resume session", &[]),
+    (
+        "codex/needs-input-command-0.166.0-50x18",
+        "$ touch made.txt",
+        &["Yes, proceed (y)", "Yes, and don't ask again for commands that start with `touch", "No, and tell"],
+    ),
+    (
+        "codex/needs-input-command-0.60.1",
+        "$ touch made.txt",
+        &["Yes, proceed", "Yes, and don't", "No, and tell"],
+    ),
+    ("codex/needs-input-edit-0.166.0", "/etc/notes.txt", &["Yes, proceed", "Yes, and don't", "No, and tell"]),
+    ("codex/needs-input-plan-0.166.0", "Implement this plan?", &["Yes, implement", "Yes, clear", "No, stay"]),
+    ("codex/needs-input-question-0.166.0", "Which database", &["SQLite", "PostgreSQL", "None of the above"]),
+    ("codex/dialog-trust-0.166.0", "Trust this folder?", &["Trust and continue", "Quit"]),
+    (
+        "codex/dialog-login-0.166.0",
+        "Choose how",
+        &["Sign in with ChatGPT", "Sign in with D", "Use an", "Use Amazon"],
+    ),
+    (
+        "gemini/needs-input-command-0.61.0-50x20",
+        "touch made.txt\nAllow execution of [Shell]?",
+        &["Allow once", "Allow for this session", "No, suggest changes (esc)"],
+    ),
+    ("gemini/needs-input-edit-0.40.1", "1 one", &["Allow once", "Allow for", "Modify", "No, suggest"]),
+    ("gemini/needs-input-plan-0.61.0", "1. Do it", &["Yes, automatically", "Yes, manually", "Type your"]),
+    (
+        "gemini/needs-input-question-0.61.0",
+        "Which database",
+        &["SQLite A file.", "PostgreSQL", "Enter a custom"],
+    ),
+    ("gemini/dialog-trust-0.61.0", "Do you trust", &["Trust folder", "Trust parent", "Don't trust"]),
+];
+
+#[test]
+fn dialogs_are_read_with_what_is_asked_and_their_choices() {
+    let corpus = corpus();
+    for (name, asks, choices) in DIALOGS {
+        let ends = format!("{name}.txt");
+        let recorded = corpus.iter().find(|recorded| recorded.path.ends_with(&ends)).unwrap();
+        let dialog = recorded.reading().dialog.unwrap_or_else(|| panic!("{}", recorded.drawn()));
+        assert!(dialog.text.contains(asks), "{name}: {dialog:#?}");
+        assert_eq!(dialog.choices.len(), choices.len(), "{name}: {dialog:#?}");
+        for ((choice, expected), number) in dialog.choices.iter().zip(*choices).zip(1..) {
+            assert!(choice.number == number && choice.label.starts_with(expected), "{name}: {dialog:#?}");
+        }
+    }
+}
+
+#[test]
+fn every_question_of_a_turn_can_be_answered_and_only_questions_can() {
+    for recorded in corpus() {
+        let dialog = recorded.reading().dialog;
+        let what = recorded.drawn();
+        match recorded.state {
+            Activity::NeedsInput => {
+                let dialog = dialog.unwrap_or_else(|| panic!("{what}"));
+                assert!(dialog.choices.len() >= 2 && dialog.marked.is_some(), "{dialog:?}\n{what}");
+            }
+            Activity::Dialog => {}
+            _ => assert_eq!(dialog, None, "{what}"),
+        }
+    }
+}
+
+/// What moves around a dialog while it stands there: time and signs of work above it, the title, the mark.
+#[test]
+fn what_goes_on_around_a_question_does_not_change_its_hash() {
+    for recorded in corpus().into_iter().filter(|recorded| recorded.state == Activity::NeedsInput) {
+        let hash = |view: &ScreenView| {
+            let reading = registry::by_name(&recorded.agent).unwrap().read_screen(view);
+            reading.dialog.unwrap_or_else(|| panic!("{}", recorded.drawn())).hash("")
+        };
+        let was = hash(&recorded.view);
+        let mut later = recorded.view.clone();
+        later
+            .rows
+            .splice(0..0, ["✻ Pondering… (12s · ↓ 20 tokens)".to_owned(), String::new(), String::new()]);
+        later.cursor.0 += 3;
+        later.title = "⠹ something else".to_owned();
+        assert_eq!(hash(&later), was, "{}", recorded.drawn());
+        let mut blank = recorded.view.clone();
+        blank.rows.extend([String::new(), String::new()]);
+        assert_eq!(hash(&blank), was, "{}", recorded.drawn());
+        let last_choice = recorded.view.rows.iter().rposition(|row| row.contains(". ")).unwrap();
+        let mut other = recorded.view.clone();
+        other.rows[last_choice] = other.rows[last_choice].replacen(". ", ". Not ", 1);
+        assert_ne!(hash(&other), was, "{}", recorded.drawn());
+    }
+}
+
 #[test]
 fn a_quiet_screen_alone_is_no_proof_of_idleness() {
     for recorded in corpus() {

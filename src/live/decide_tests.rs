@@ -7,7 +7,7 @@ fn published(status: PublishedStatus, since: i64) -> Published {
 }
 
 fn screen(shown: Option<Shown>, reported: Option<Shown>) -> ScreenReading {
-    ScreenReading { shown, reported, composer: None }
+    ScreenReading { shown, reported, ..ScreenReading::default() }
 }
 
 fn turn(kind: TurnKind, at: i64) -> TurnMark {

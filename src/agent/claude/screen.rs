@@ -9,19 +9,45 @@
 
 use unicode_width::UnicodeWidthChar;
 
+use crate::agent::dialog::ScreenDialog;
 use crate::agent::live::{Composer, ScreenReading, Shown};
 use terminal::screen::{CellRange, ScreenView};
 
 pub(super) fn read(screen: &ScreenView) -> ScreenReading {
     let layout = Layout::of(&screen.rows);
-    let (shown, composer) = match layout.composer {
-        Some(rows) => {
-            let work = work(&screen.rows, rows);
-            (Some(work.map_or(Shown::Quiet, Shown::Working)), Some(Composer { text: typed(screen, rows) }))
-        }
-        None => (dialog(&screen.rows[layout.dialog..]), None),
+    let reported = reported(&screen.title);
+    let Some(rows) = layout.composer else {
+        let shown = dialog(&screen.rows[layout.dialog..]);
+        let dialog = shown.is_some().then(|| asked(&screen.rows, layout.dialog));
+        return ScreenReading { shown, reported, composer: None, dialog };
     };
-    ScreenReading { shown, reported: reported(&screen.title), composer }
+    let work = work(&screen.rows, rows);
+    let composer = Some(Composer { text: typed(screen, rows) });
+    ScreenReading { shown: Some(work.map_or(Shown::Quiet, Shown::Working)), reported, composer, dialog: None }
+}
+
+/// What stands in the dialog that begins in this row.
+fn asked(rows: &[String], begin: usize) -> ScreenDialog {
+    const MARK: &[char] = &['❯'];
+    let trimmed = |row: &String| row.trim().to_owned();
+    let holds = |from: usize, text: &str| rows[from..].iter().position(|row| trimmed(row).starts_with(text));
+    // The plan that is to be approved stands above the rule, and the pictures of the first screens move.
+    let plan = rows[..begin.saturating_sub(1)].iter().rposition(|row| is_rule(row)).map(|rule| rule + 1);
+    let plan = plan.filter(|plan| {
+        rows[*plan..begin].iter().map(trimmed).find(|row| !row.is_empty()).as_deref()
+            == Some("Ready to code?")
+    });
+    let first_screen = || {
+        let heading = |text: &str| holds(begin, text).map(|at| begin + at);
+        heading("Choose the text style").or_else(|| heading("Select login method"))
+    };
+    let begin = plan.or_else(first_screen).unwrap_or(begin);
+    let block: Vec<&str> = rows[begin..].iter().map(String::as_str).collect();
+    let dialog = ScreenDialog::read(&block, MARK);
+    let has = |text: &str| block.iter().any(|row| row.contains(text));
+    // These lists have no numbers from 2.1.325 on at the latest. In others a row need not be a choice.
+    let unnumbered = has("Is this a project you created") || has("Do you want to use this API key");
+    if dialog.choices.is_empty() && unnumbered { ScreenDialog::read_unnumbered(&block, MARK) } else { dialog }
 }
 
 /// Where things stand.

@@ -7,6 +7,7 @@
 //! - While an answer streams, 0.166.0 shows no sign of work on the screen: only the title has a spinner, and `OSC 7501` says
 //!   `working`.
 
+use crate::agent::dialog::ScreenDialog;
 use crate::agent::live::{Composer, ScreenReading, Shown};
 use terminal::screen::ScreenView;
 
@@ -14,7 +15,8 @@ pub(super) fn read(view: &ScreenView) -> ScreenReading {
     let rows: Vec<&str> = view.rows.iter().map(String::as_str).collect();
     let reported = reported(view);
     if let Some(dialog) = Dialog::find(&rows, view) {
-        return ScreenReading { shown: Some(dialog.shown()), reported, composer: None };
+        let asked = dialog.asked();
+        return ScreenReading { shown: Some(dialog.shown()), reported, composer: None, dialog: Some(asked) };
     }
     let Some(composer) = ComposerRows::find(&rows, view) else {
         // The report alone is no proof that prompts can be typed: it is there before the composer is.
@@ -22,6 +24,7 @@ pub(super) fn read(view: &ScreenView) -> ScreenReading {
             shown: None,
             reported: reported.filter(|shown| *shown != Shown::Quiet),
             composer: None,
+            dialog: None,
         };
     };
     let shown = match (status(&rows[..composer.first]), &reported) {
@@ -29,7 +32,7 @@ pub(super) fn read(view: &ScreenView) -> ScreenReading {
         (None, Some(Shown::Working(_) | Shown::NeedsInput(_))) => None,
         (None, _) => Some(Shown::Quiet),
     };
-    ScreenReading { shown, reported, composer: Some(composer.read(&rows, view)) }
+    ScreenReading { shown, reported, composer: Some(composer.read(&rows, view)), dialog: None }
 }
 
 /// What it reports by its own sequence (`state=blocked:app=codex:kind=permission`); where a version has none, by its title.
@@ -132,6 +135,12 @@ impl<'a> Dialog<'a> {
             return None;
         }
         Some(Self { rows: &rows[..keys] })
+    }
+
+    /// (Its keys are known by its list, so the line that names them is no part of it.)
+    fn asked(&self) -> ScreenDialog {
+        // Up to 0.60 the first screens mark with the other sign.
+        ScreenDialog::read(&self.rows[self.first()..], &[SIGN, '>'])
     }
 
     fn shown(&self) -> Shown {

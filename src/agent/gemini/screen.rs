@@ -4,6 +4,7 @@
 //! It hides the terminal's cursor, and yet moves it to where it draws its own. The title says `◇  Ready`, `✦  Working…` (or
 //! what it thinks about) and `✋  Action Required`: from 0.40.1 on at the latest, unless the user has switched it off.
 
+use crate::agent::dialog::ScreenDialog;
 use crate::agent::live::{Composer, ScreenReading, Shown};
 use terminal::screen::ScreenView;
 
@@ -16,16 +17,19 @@ pub(super) fn read(view: &ScreenView) -> ScreenReading {
             (None, Some(Shown::Working(_) | Shown::NeedsInput(_))) => None,
             (None, _) => Some(Shown::Quiet),
         };
-        return ScreenReading { shown, reported, composer: Some(composer.read(&rows, view)) };
+        let composer = Some(composer.read(&rows, view));
+        return ScreenReading { shown, reported, composer, dialog: None };
     }
     // The title is `Ready` before the composer is there, and while a dialog covers it.
     let asks = matches!(reported, Some(Shown::NeedsInput(_)));
     let reported = reported.filter(|shown| *shown != Shown::Quiet);
-    let shown = Boxed::find(&rows).map(|boxed| boxed.shown(asks));
+    let boxed = Boxed::find(&rows);
+    let dialog = boxed.as_ref().map(Boxed::asked);
+    let shown = boxed.map(|boxed| boxed.shown(asks));
     // 0.40.1 has no composer while it compresses, but its rule.
     let above = rows.iter().rposition(|row| is_rule(row)).unwrap_or(rows.len());
     let shown = shown.or_else(|| sessions(&rows)).or_else(|| status(&rows[..above]).map(Shown::Working));
-    ScreenReading { shown, reported, composer: None }
+    ScreenReading { shown, reported, composer: None, dialog }
 }
 
 fn reported(title: &str) -> Option<Shown> {
@@ -119,6 +123,8 @@ const TALL: usize = 15;
 struct Boxed<'a> {
     /// What stands in it, without its sides.
     rows: Vec<&'a str>,
+    /// The same with its indents.
+    indented: Vec<&'a str>,
 }
 
 impl<'a> Boxed<'a> {
@@ -136,7 +142,17 @@ impl<'a> Boxed<'a> {
             _ => return None,
         };
         let inner = |row: &&'a str| row.trim().trim_start_matches('│').trim_end_matches('│').trim();
-        Some(Self { rows: rows[first..end].iter().map(inner).collect() })
+        let sides = |row: &&'a str| {
+            let row = row.trim();
+            let row = row.strip_prefix('│').unwrap_or(row);
+            row.strip_suffix('│').unwrap_or(row).trim_end()
+        };
+        let indented = rows[first..end].iter().map(sides).collect();
+        Some(Self { rows: rows[first..end].iter().map(inner).collect(), indented })
+    }
+
+    fn asked(&self) -> ScreenDialog {
+        ScreenDialog::read(&self.indented, &['●'])
     }
 
     /// `asks`: the agent reports that an answer of the user is needed for a turn to go on.
