@@ -27,7 +27,7 @@ use human::length::length;
 use human::shell;
 pub use proxy::{Proxy, ProxyAction, ProxyServe};
 pub use sessions::{
-    Archive, Attach, BreakdownBy, Current, Explain, Export, Group, Import, ImportFound, Limits, List,
+    Answer, Archive, Attach, BreakdownBy, Current, Explain, Export, Group, Import, ImportFound, Limits, List,
     ListSort, Moment, Prune, Rename, Resume, RoleName, Search, Send, Show, StatusName, Statusline, Stop,
     Tags, Usage, UsageBy, UsageOrder, View, Wait,
 };
@@ -90,6 +90,8 @@ pub enum Command {
     View(View),
     /// Type a text into a background session, and say what became of it
     Send(Send),
+    /// Answer the dialog that is on a background session's screen: a permission, a question
+    Answer(Answer),
     /// Wait until a session's turn ends, it needs input, or it ends
     Wait(Wait),
     /// Show which evidence bound a session to a conversation, and what was rejected

@@ -290,6 +290,27 @@ pub struct Send {
 
 #[derive(Debug, Args)]
 #[command(
+    after_help = "Without --dialog and CHOICE it shows what is asked, the choices and the hash. The choice is typed only while that \
+                  very dialog is on the screen. The answer says what became of it: accepted (the dialog has left the screen), \
+                  rejected (exit code 1; no choice was made) or unknown (5). An agent never answers its own dialogs; those of \
+                  other sessions it answers only with the setting mcp.allowAnswers."
+)]
+pub struct Answer {
+    /// Session id, name, the agent's session id, or the beginning of one of them
+    pub session: String,
+    /// The dialog that is answered: its hash, as shown here and by `show` and `view`
+    #[arg(long, value_name = "HASH")]
+    pub dialog: Option<String>,
+    /// The number of a choice
+    #[arg(requires = "dialog")]
+    pub choice: Option<u32>,
+    /// Print JSON, for scripts
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(
     after_help = "Of several sessions the first one that has something is printed. When the time is up it prints `pending` and a \
                   cursor (exit code 5); --cursor goes on from there, also after a restart or a /clear. Without a cursor, what \
                   holds already counts: an agent that is idle after a turn, a question that stands there, a session that has \

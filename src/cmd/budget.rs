@@ -112,7 +112,7 @@ fn find_budget<'a>(budgets: &'a [Budget], which: &Which) -> anyhow::Result<&'a B
 
 /// What a person decides is not decided by an agent. Whose process this is, is known by its ancestors: one of them is the wrapper
 /// of a live run. (It guards against a mistake, not against malice: what can edit files can edit config.toml.)
-fn refuse_inside_a_run(home: &Home, what: &str) -> anyhow::Result<()> {
+pub(super) fn refuse_inside_a_run(home: &Home, what: &str) -> anyhow::Result<()> {
     let Some(mut store) = open_existing(home)? else { return Ok(()) };
     let runs = store.read(|view| view.live_runs())?;
     if lineage(&Origin::of_this_process()).enclosing(&runs, &Realm::here()).is_some() {

@@ -269,7 +269,10 @@ mod tests {
     #[test]
     fn names_are_asked_for_where_a_name_is_wanted() {
         for (shell, wanted) in [
-            (Shell::Bash, "        resume|attach|stop|show|view|send|explain|rename|tag|untag|group) "),
+            (
+                Shell::Bash,
+                "        resume|attach|stop|show|view|send|answer|explain|rename|tag|untag|group) ",
+            ),
             (Shell::Bash, "        wait|archive|unarchive|export) "),
             (Shell::Bash, "                get|set|unset) "),
             (Shell::Bash, "complete -F _codemie_words "),

@@ -7,6 +7,7 @@ use serde_json::json;
 use toml_edit::Value;
 use unicode_width::UnicodeWidthStr;
 
+use super::budget::refuse_inside_a_run;
 use crate::cli::{Config, ConfigAction};
 use crate::config::keys::{self, KEYS};
 use crate::config::{Settings, Source, edit};
@@ -47,6 +48,9 @@ pub fn run(
             }
         },
         ConfigAction::Set { key, value } => {
+            if key == keys::ALLOW_ANSWERS && value.trim() != "false" {
+                refuse_inside_a_run(home, "let agents answer dialogs")?;
+            }
             return written(edit::set(&file, key, value, agents), home, key, err);
         }
         ConfigAction::Unset { key } => {

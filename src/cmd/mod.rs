@@ -1,5 +1,6 @@
 //! The commands: parse result in, library calls, output.
 
+mod answer;
 mod attach;
 mod backend;
 mod browser;
@@ -23,6 +24,7 @@ mod mcp;
 mod prices;
 mod proxy;
 mod prune;
+mod question;
 mod resume;
 pub mod run;
 mod scanner;
@@ -154,6 +156,7 @@ fn carry_out(
         Command::Show(args) => show::run(args, &home, out),
         Command::View(args) => view::run(args, &home, out, err),
         Command::Send(args) => send::run(args, &home, out, err),
+        Command::Answer(args) => answer::run(args, &home, out, err),
         Command::Wait(args) => wait::run(args, &home, out, err),
         Command::Explain(args) => explain::run(args, &home, out),
         Command::Current(args) => current::run(args, &home, out),

@@ -19,6 +19,7 @@ use crate::remote::text;
 use crate::report::find::session;
 use crate::report::live_target::{LiveTarget, where_it_runs};
 use crate::report::open::open;
+use crate::store::Store;
 use human::shell;
 use human::text::clean;
 use system::clock::{Clock, SystemClock};
@@ -39,12 +40,8 @@ pub fn run(args: &Send, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
     let key = args.idempotency_key.clone();
     let (target, answer) =
         to_session(home, &Origin::of_this_process(), &args.session, text, key, args.timeout)?;
-    print(args, &target, &answer, out, err)?;
-    Ok(ExitCode::from(match answer.result {
-        Delivery::Accepted | Delivery::Queued | Delivery::TurnStarted => 0,
-        Delivery::Rejected => 1,
-        Delivery::Unknown => NOT_KNOWN_YET,
-    }))
+    print(&args.session, args.json, &target, &answer, out, err)?;
+    Ok(exit_code(answer.result))
 }
 
 /// Sends a text to the session that is named; the session, and what became of the text.
@@ -57,10 +54,7 @@ pub(super) fn to_session(
     timeout: Duration,
 ) -> anyhow::Result<(LiveTarget, SendAnswer)> {
     let mut store = open(home)?;
-    let target = store.read(|view| {
-        let named = session(view, wanted, origin)?;
-        anyhow::Ok(LiveTarget::of(view, home, named)?)
-    })?;
+    let target = find_target(&mut store, home, origin, wanted)?;
     let name = &target.session.name;
     let Some(run) = &target.run else {
         bail!(
@@ -84,6 +78,27 @@ pub(super) fn to_session(
     Ok((target, answer))
 }
 
+/// The session that is meant, and the run it is in.
+pub(super) fn find_target(
+    store: &mut Store,
+    home: &Home,
+    origin: &Origin,
+    named: &str,
+) -> anyhow::Result<LiveTarget> {
+    store.read(|view| {
+        let named = session(view, named, origin)?;
+        Ok(LiveTarget::of(view, home, named)?)
+    })
+}
+
+pub(super) fn exit_code(result: Delivery) -> ExitCode {
+    ExitCode::from(match result {
+        Delivery::Accepted | Delivery::Queued | Delivery::TurnStarted => 0,
+        Delivery::Rejected => 1,
+        Delivery::Unknown => NOT_KNOWN_YET,
+    })
+}
+
 /// No more than can be sent, so that an endless input ends.
 fn standard_input() -> anyhow::Result<String> {
     let mut bytes = Vec::new();
@@ -92,15 +107,17 @@ fn standard_input() -> anyhow::Result<String> {
     String::from_utf8(bytes).context("standard input is no UTF-8 text")
 }
 
-fn print(
-    args: &Send,
+/// What became of a text, or of a choice. `named`: the session as the caller called it.
+pub(super) fn print(
+    named: &str,
+    as_json: bool,
     target: &LiveTarget,
     answer: &SendAnswer,
     out: &mut dyn Write,
     err: &mut dyn Write,
 ) -> anyhow::Result<()> {
     let session = answer.session.unwrap_or(target.session.id);
-    if args.json {
+    if as_json {
         let answer = Answer {
             result: answer.result,
             why: &answer.why,
@@ -112,7 +129,7 @@ fn print(
         return Ok(());
     }
     if target.redirected_from.is_some() {
-        writeln!(err, "codemie: {} went on in {}", clean(&args.session), clean(&target.session.name))?;
+        writeln!(err, "codemie: {} went on in {}", clean(named), clean(&target.session.name))?;
     }
     let colour = match answer.result {
         Delivery::Accepted | Delivery::Queued | Delivery::TurnStarted => Colour::Good,

@@ -9,6 +9,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 
 use super::format::{self, Sheet, cost, date, number, tokens};
+use super::question;
 use crate::cli::Show;
 use crate::home::Home;
 use crate::launch::{Origin, settings};
@@ -18,6 +19,7 @@ use crate::registry;
 use crate::report::details::{Chain, SessionDetails, foreign_record};
 use crate::report::find::{FindError, find};
 use crate::report::open::open;
+use crate::report::question::{Question, asks};
 use crate::report::state::Asked;
 use crate::report::title;
 use crate::session::lookup::{Foreign, Found};
@@ -40,6 +42,9 @@ pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let text = match found {
         Known::Session(mut details) => {
             Asked { home, origin: &origin, now }.fill(std::slice::from_mut(&mut details.record));
+            if details.record.state.as_ref().is_some_and(asks) {
+                details.question = details.record.run_id.and_then(|run| Question::of_runs(home, &[run]));
+            }
             if args.json {
                 json::pretty(&details.shown())?
             } else {
@@ -90,7 +95,12 @@ impl Sheets<'_> {
                 text.push('\n');
             }
         }
-        text + &self.activity(zone).render(style)
+        text += &self.activity(zone).render(style);
+        if let Some(asked) = &self.0.question {
+            text.push('\n');
+            text += &question::draw(asked, &record.name, style);
+        }
+        text
     }
 
     fn identity(&self, zone: &TimeZone) -> Sheet {
@@ -315,6 +325,7 @@ mod tests {
             waiting_calls: 0,
             unread_calls: 0,
             runaway: None,
+            question: None,
         }
     }
 

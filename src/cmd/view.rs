@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::{Failure, USAGE, format};
+use super::{Failure, USAGE, format, question};
 use crate::agent::transcript::Page;
 use crate::cli::View as Args;
 use crate::home::Home;
@@ -16,6 +16,7 @@ use crate::output::failure::shown;
 use crate::output::{Style, json};
 use crate::report::conversation::{PageRecord, PageStart, ReadableConversation};
 use crate::report::open::{open, recover};
+use crate::report::question::Question;
 use crate::store::Store;
 pub(super) use draw::Drawing;
 use human::shell;
@@ -62,7 +63,8 @@ pub(super) fn show(
     }
     // No connection is kept while somebody reads.
     drop(store);
-    once(&subject, at, drawing, paging, args, out, err)
+    let asked = Question::of_runs(home, &subject.runs);
+    once(&subject, asked, at, drawing, paging, args, out, err)
 }
 
 /// A background session without a conversation, or of a program that never has one, is shown as its screen. Returns whether the
@@ -76,7 +78,10 @@ fn draw_screen(
     let has_conversation = subject.file.is_some() && !subject.pending;
     let Some(rows) = (!has_conversation).then(|| subject.screen(home)).flatten() else { return Ok(None) };
     let used = rows.iter().rposition(|row| !row.is_empty()).map_or(0, |last| last + 1);
-    let text: String = rows[..used].iter().flat_map(|row| [row.as_str(), "\n"]).collect();
+    let text: String = match Question::of_runs(home, &subject.runs) {
+        Some(asked) => question::draw(&asked, &subject.name, Style::of_stdout()),
+        None => rows[..used].iter().flat_map(|row| [row.as_str(), "\n"]).collect(),
+    };
     // A screen fits the terminal, and is printed; only a caller that has the whole terminal wants a pager.
     let paged = paging == Paging::Always && pager::page(&text, paging, false)?;
     if !paged {
@@ -85,8 +90,10 @@ fn draw_screen(
     Ok(Some(paged))
 }
 
+#[expect(clippy::too_many_arguments, reason = "the second half of a command, not an interface")]
 fn once(
     subject: &ReadableConversation,
+    asked: Option<Question>,
     at: PageStart,
     mut drawing: Drawing,
     paging: Paging,
@@ -96,7 +103,8 @@ fn once(
 ) -> anyhow::Result<bool> {
     let page = subject.page(at, args.tail_bytes)?;
     if args.json {
-        out.write_all(json::pretty(&PageRecord::of(subject, page.as_ref()))?.as_bytes())?;
+        let record = PageRecord { question: asked, ..PageRecord::of(subject, page.as_ref()) };
+        out.write_all(json::pretty(&record)?.as_bytes())?;
         return Ok(false);
     }
     let mut paged = false;
@@ -108,6 +116,9 @@ fn once(
         }
     }
     remark(subject, page.as_ref(), args, out, err)?;
+    if let Some(asked) = &asked {
+        write!(out, "\n{}", question::draw(asked, &subject.name, Style::of_stdout()))?;
+    }
     Ok(paged)
 }
 

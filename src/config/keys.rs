@@ -25,6 +25,9 @@ pub enum Kind {
     Choice(&'static [&'static str]),
 }
 
+/// Lets agents do what is otherwise for a person, so no agent may switch it on.
+pub const ALLOW_ANSWERS: &str = "mcp.allowAnswers";
+
 /// One setting, or one per agent (`agent.*`) or per name that the user chose (`mcp.genie.*`).
 #[derive(Clone, Copy, Debug)]
 pub struct Key {
@@ -278,6 +281,14 @@ pub const KEYS: &[Key] = &[
         variable: None,
         default: "[]",
         about: "agents' arguments that callers of codemie mcp may give, like \"--model *\"",
+    },
+    // No variable: an agent could set it for itself.
+    Key {
+        name: ALLOW_ANSWERS,
+        kind: Kind::Flag,
+        variable: None,
+        default: "false",
+        about: "may agents answer the dialogs of other sessions: codemie answer, and the tool answer_dialog",
     },
     Key {
         name: "mcp.maxSessions",

@@ -6,6 +6,7 @@ use std::ffi::OsString;
 use toml_edit::Value;
 
 use super::Settings;
+use super::keys::ALLOW_ANSWERS;
 
 /// The table that holds one command line per name, for `codemie mcp --compat genie`.
 const GENIE: &str = "mcp.genie";
@@ -16,6 +17,8 @@ pub struct McpConfig {
     pub any_folder: bool,
     /// Arguments that a caller may give an agent, one pattern each.
     pub allow_args: Vec<String>,
+    /// Callers inside of a session may answer the dialogs of others.
+    pub allow_answers: bool,
     /// How many sessions may run at once below one caller.
     pub max_sessions: u32,
     /// How deep sessions may start sessions.
@@ -30,6 +33,7 @@ impl McpConfig {
         Self {
             any_folder: settings.flag("mcp.anyFolder"),
             allow_args: settings.list("mcp.allowArgs"),
+            allow_answers: settings.flag(ALLOW_ANSWERS),
             max_sessions: settings.count("mcp.maxSessions"),
             max_depth: settings.count("mcp.maxDepth"),
             genie: names

@@ -5,6 +5,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::answers::{AnswerProgress, Answers};
 use super::send::Situation;
 use super::sends::{Sends, Submitted};
 use super::waits::{Present, Waits};
@@ -13,13 +14,13 @@ use crate::agent::live::{Published, ScreenReading, TurnKind};
 use crate::launch::Origin;
 use crate::live::events::EventLog;
 use crate::live::{Sources, TurnFeed, decide, is_blank};
-use crate::remote::protocol::{FromHost, Refused, SendRequest, WaitRequest};
+use crate::remote::protocol::{AnswerRequest, Dialog, FromHost, Refused, SendRequest, WaitRequest};
 use crate::track::RunNews;
 use crate::track::notify::{Notice, Notifier};
 use system::clock::{Clock, SystemClock};
 use terminal::process::SystemProcesses;
 use terminal::screen::Screen;
-use wire::{Activity, LiveState, Moment, Pid, RunId, SessionId, Timestamp};
+use wire::{Activity, Delivery, LiveState, Moment, Pid, RunId, SessionId, Timestamp};
 
 /// A screen is read when the agent has paused for this long: half a painted one would be misread, and reading every chunk of a
 /// flood would cost more than parsing it.
@@ -71,6 +72,7 @@ pub(super) struct LiveSession {
     /// The last moment that the user was notified of.
     notified: Timestamp,
     sends: Sends<u64>,
+    answers: Answers<u64>,
     waits: Waits<u64>,
     /// When something is to be done though nothing happens.
     again: Option<Instant>,
@@ -97,6 +99,7 @@ impl LiveSession {
             log.give(now);
         }
         Self {
+            answers: Answers::of_run(subject.run),
             turns: subject.agent.map(|agent| TurnFeed::of_new_run(agent, now)),
             subject,
             pid: None,
@@ -157,13 +160,19 @@ impl LiveSession {
         self.sends.holds_keys(now)
     }
 
-    /// Whether any text is on its way.
+    /// Whether a text or a choice is on its way.
     pub(super) fn has_sends(&self) -> bool {
-        !self.sends.is_empty()
+        !self.sends.is_empty() || self.has_answer()
+    }
+
+    /// Whether a choice is on its way.
+    pub(super) fn has_answer(&self) -> bool {
+        !self.answers.is_empty()
     }
 
     pub(super) fn forget(&mut self, client: u64) {
         self.sends.forget(&client);
+        self.answers.forget(&client);
         self.waits.forget(&client);
     }
 
@@ -178,6 +187,13 @@ impl LiveSession {
         self.state.clone()
     }
 
+    /// What the agent asks at this moment.
+    pub(super) fn dialog(&mut self, screen: &Screen) -> Option<Dialog> {
+        let state = self.state(screen);
+        let asks = matches!(state.is, Activity::NeedsInput | Activity::Dialog);
+        asks.then(|| self.answers.dialog(&self.reading)).flatten()
+    }
+
     pub(super) fn send(&mut self, client: u64, request: &SendRequest, unwritten: usize) -> Option<FromHost> {
         let submitted =
             self.with_situation(Instant::now(), unwritten, |sends, now| sends.submit(client, request, now));
@@ -186,6 +202,14 @@ impl LiveSession {
             Submitted::Answered(answer) => Some(FromHost::Sent(answer)),
             Submitted::Refused(message) => Some(FromHost::Refused(Refused { message })),
         }
+    }
+
+    /// A choice for the dialog; `None`: the answer comes later.
+    pub(super) fn answer(&mut self, client: u64, request: &AnswerRequest) -> Option<FromHost> {
+        let mut answers = std::mem::replace(&mut self.answers, Answers::of_run(self.subject.run));
+        let answered = answers.submit(client, request, &self.situation(Instant::now(), 0));
+        self.answers = answers;
+        answered.map(FromHost::Sent)
     }
 
     pub(super) fn wait(&mut self, client: u64, request: &WaitRequest) -> Option<FromHost> {
@@ -216,6 +240,10 @@ impl LiveSession {
             self.sends.begin_after(self.log.last());
         }
         step.keys = progress.typed;
+        let answering = self.step_answer(now, unwritten);
+        step.keys.extend(answering.typed);
+        step.answers.extend(answering.answer.map(|(client, answer)| (client, FromHost::Sent(answer))));
+        again.extend(answering.again);
         step.answers
             .extend(progress.answers.into_iter().map(|(client, answer)| (client, FromHost::Sent(answer))));
         again.extend(progress.again);
@@ -239,9 +267,23 @@ impl LiveSession {
         let progress = self.with_situation(now, 0, |sends, situation| sends.step(situation));
         let mut answers: Vec<(u64, FromHost)> =
             progress.answers.into_iter().map(|(client, answer)| (client, FromHost::Sent(answer))).collect();
+        let answering = self.step_answer(now, 0).answer;
+        answers.extend(answering.map(|(client, answer)| (client, FromHost::Sent(answer))));
         answers.extend(self.answer_waits(now));
         self.notify();
         answers
+    }
+
+    fn step_answer(&mut self, now: Instant, unwritten: usize) -> AnswerProgress<u64> {
+        let unread = self.unread_output.is_some();
+        let mut answers = std::mem::replace(&mut self.answers, Answers::of_run(self.subject.run));
+        let progress = answers.step(&self.situation(now, unwritten), unread);
+        self.answers = answers;
+        if progress.answer.as_ref().is_some_and(|(_, answer)| answer.result == Delivery::Accepted) {
+            // The next question may be worded like this one.
+            self.log.forget_question();
+        }
+        progress
     }
 
     /// Notifies the user of what has happened since the last time. Returns what viewers' terminals are to show.
@@ -272,6 +314,7 @@ impl LiveSession {
             let view = screen.view();
             self.bracketed_paste = view.bracketed_paste;
             self.reading = agent.read_screen(&view);
+            self.answers.note(&self.reading);
         }
     }
 
@@ -311,7 +354,14 @@ impl LiveSession {
         unwritten: usize,
         act: impl FnOnce(&mut Sends<u64>, &Situation<'_>) -> T,
     ) -> T {
-        let situation = Situation {
+        let mut sends = std::mem::take(&mut self.sends);
+        let result = act(&mut sends, &self.situation(now, unwritten));
+        self.sends = sends;
+        result
+    }
+
+    fn situation(&self, now: Instant, unwritten: usize) -> Situation<'_> {
+        Situation {
             now,
             state: &self.state,
             reading: &self.reading,
@@ -324,11 +374,7 @@ impl LiveSession {
             ended: self.ended,
             session: Some(self.session()),
             last_event: self.log.last(),
-        };
-        let mut sends = std::mem::take(&mut self.sends);
-        let result = act(&mut sends, &situation);
-        self.sends = sends;
-        result
+        }
     }
 
     fn present(&self, now: Instant) -> Present<'_> {

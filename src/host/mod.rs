@@ -4,6 +4,7 @@
 //! front end of its own and a server thread beside them. The parent waits until the agent runs, prints the session's id and
 //! leaves. There is no central daemon: nothing is shared between hosts but the store.
 
+mod answers;
 mod borrowed;
 mod client;
 mod front_end;

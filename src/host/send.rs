@@ -225,8 +225,11 @@ impl Sending {
         let check = |needed: Duration| now.now + needed.saturating_sub(unchanged);
         let next = match (self.blocked(), self.composer()) {
             (Some(why), _) if unchanged >= BLOCKED => {
-                let why =
-                    format!("the text would answer what the agent asks ({why}); attach and answer it first");
+                let session = now.session.map_or_else(|| "SESSION".to_owned(), |session| session.to_string());
+                let why = format!(
+                    "the text would answer what the agent asks ({why}); answer it first: `codemie answer {session}` shows the \
+                     choices, or attach"
+                );
                 return rejected(now, &why);
             }
             (Some(_), _) => check(BLOCKED),

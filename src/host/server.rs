@@ -35,6 +35,9 @@ const SCROLLBACK: usize = 2000;
 /// Bytes of output taken at once.
 const CHUNK: usize = 16 * 1024;
 
+/// Chunks of output that are taken before a choice is typed. A flood of more is no screen that asks something.
+const MOST_CHUNKS: usize = 64;
+
 /// How long clients have to take their last frames when the host ends.
 const LAST_FRAMES: Duration = Duration::from_secs(2);
 
@@ -326,6 +329,7 @@ impl Server {
                         session: Some(self.parts.live.session()),
                         name: self.parts.live.name().to_owned(),
                         borrows: self.parts.pump.borrows(),
+                        answers: true,
                     };
                     self.clients[at].welcomed = true;
                     self.clients[at].say(&FromHost::Welcome(welcome));
@@ -353,14 +357,21 @@ impl Server {
                 self.clients[at].say(&FromHost::State(state));
             }
             ToHost::Screen => {
+                let dialog = self.parts.live.dialog(&self.screen);
                 let rows = self.screen.view().rows;
-                self.clients[at].say(&FromHost::Screen(ScreenText { rows }));
+                self.clients[at].say(&FromHost::Screen(ScreenText { rows, dialog }));
             }
             ToHost::Send(request) => {
                 // From here on keys of viewers come through here: a text is not mixed with them.
                 self.hold_keys();
                 let answer = self.parts.live.send(client, &request, self.parts.pump.unwritten());
                 if let Some(answer) = answer {
+                    self.clients[at].say(&answer);
+                }
+            }
+            ToHost::Answer(request) => {
+                self.hold_keys();
+                if let Some(answer) = self.parts.live.answer(client, &request) {
                     self.clients[at].say(&answer);
                 }
             }
@@ -384,6 +395,14 @@ impl Server {
 
     /// Texts on their way, waits, limits: whatever is due.
     fn work_on_live(&mut self) {
+        if self.parts.live.has_answer() {
+            // A choice is made in the dialog that is on the screen now, not in one that was there some output ago.
+            for _ in 0..MOST_CHUNKS {
+                if !self.take_output() {
+                    break;
+                }
+            }
+        }
         let now = Instant::now();
         let step = self.parts.live.step(now, &self.screen, self.parts.pump.unwritten());
         if !step.keys.is_empty() {

@@ -261,6 +261,11 @@ impl EventLog {
         self.asked = Some(now);
     }
 
+    /// The question was answered. One that follows at once is another moment, though it is worded like this one.
+    pub fn forget_question(&mut self) {
+        self.question = None;
+    }
+
     /// The agent's process has ended.
     pub fn exit(&mut self, now: Timestamp) {
         if self.exited.is_none() {

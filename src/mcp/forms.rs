@@ -10,6 +10,8 @@ use serde_json::{Value, json};
 
 use super::error::ToolError;
 use super::scope::Scope;
+use super::tools::LiveRun;
+use crate::remote::protocol::{Dialog, SendAnswer};
 use wire::{LiveState, Moment, SessionRecord};
 
 /// A tool's arguments: `$(#[doc])* Name { fields }`. An argument that is not known is refused, so that nobody believes it did
@@ -73,6 +75,14 @@ arguments! {
         text: String,
         /// A repeated call with the same key sends nothing again
         idempotency_key: Option<String>,
+    }
+    AnswerDialog {
+        /// Id, name, the agent's session id, or at least 4 characters of an id
+        session: String,
+        /// The hash of the dialog that is answered, from get_session_data
+        dialog: String,
+        /// The number of a choice of that dialog
+        choice: u32,
     }
     WaitForSession {
         /// Id, name, the agent's session id, or at least 4 characters of an id
@@ -174,6 +184,26 @@ struct StateSchema {
     source: Option<String>,
 }
 
+/// [`Dialog`], as a schema spells it.
+#[derive(JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[expect(dead_code, reason = "only its schema is used")]
+struct DialogSchema {
+    /// Stands for this dialog alone; answer_dialog and `codemie answer` want it
+    hash: String,
+    text: String,
+    /// Empty where it cannot be answered by a number
+    choices: Vec<ChoiceSchema>,
+}
+
+#[derive(JsonSchema)]
+#[schemars(crate = "rmcp::schemars")]
+#[expect(dead_code, reason = "only its schema is used")]
+struct ChoiceSchema {
+    number: u32,
+    label: String,
+}
+
 answers! {
     StartedSession {
         session_id: String,
@@ -225,8 +255,12 @@ answers! {
         #[schemars(with = "Option<StateSchema>")]
         state: Option<LiveState>,
         items: Vec<DataItem>,
-        /// The lines of its screen, where there is no conversation
+        /// The lines of its screen, where there is no conversation or the agent asks something
         screen: Option<Vec<String>>,
+        /// What the agent asks at this moment
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(with = "Option<DialogSchema>")]
+        dialog: Option<Dialog>,
         /// For the next page, with what comes later
         cursor: Option<String>,
         /// For the page before this one; null at the beginning
@@ -279,6 +313,19 @@ answers! {
         already: bool,
         /// Processes that could not be ended
         survivors: Vec<String>,
+    }
+}
+
+impl SentMessage {
+    pub fn of(answer: SendAnswer, run: &LiveRun) -> Self {
+        let session = answer.session.map_or_else(|| run.session.shown_id(), |session| session.to_string());
+        Self {
+            result: answer.result.to_string(),
+            why: answer.why,
+            session_id: session,
+            redirected_from: run.redirected_from.clone(),
+            cursor: answer.cursor,
+        }
     }
 }
 

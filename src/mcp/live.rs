@@ -13,8 +13,9 @@ use std::time::{Duration, Instant};
 use crate::home::Home;
 use crate::launch::Origin;
 use crate::launch::{RUN_VARIABLE, SESSION_VARIABLE};
+use crate::remote::answer::answer;
 use crate::remote::protocol::{
-    FromHost, ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest, ToHost,
+    AnswerRequest, FromHost, ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest, ToHost,
 };
 use crate::remote::send::{Recipient, SendError, send};
 use crate::remote::{Connection, RemoteError};
@@ -61,6 +62,8 @@ pub trait LiveSessions: Send + Sync {
 
     /// Once for each key, across hosts, servers and crashes.
     fn send(&self, to: Recipient, request: &SendRequest) -> Result<SendAnswer, SendError>;
+
+    fn answer(&self, to: Recipient, request: &AnswerRequest) -> Result<SendAnswer, RemoteError>;
 
     /// Also for a session in somebody's terminal, by its files.
     fn wait(&self, target: &LiveTarget, wanted: &WaitFor) -> Result<Waited, WaitError>;
@@ -116,6 +119,10 @@ impl LiveSessions for HostedSessions {
         // A connection of its own: other calls must not wait for this one.
         let mut store = Store::open(&self.home, SystemClock.now())?;
         send(&self.home, &mut store, to, request, SystemClock.now())
+    }
+
+    fn answer(&self, to: Recipient, request: &AnswerRequest) -> Result<SendAnswer, RemoteError> {
+        answer(&self.home, to, request, SystemClock.now())
     }
 
     fn wait(&self, target: &LiveTarget, wanted: &WaitFor) -> Result<Waited, WaitError> {

@@ -4,6 +4,7 @@
 //! caller sees and reaches no further than the user allowed ([`scope`], [`rules`]), whatever its prompt says. Answers, messages
 //! and waiting calls are bounded, so that no client can make the server grow.
 
+mod answer;
 mod claims;
 mod error;
 mod forms;
@@ -18,6 +19,7 @@ mod start;
 mod tools;
 mod transport;
 
+use rmcp::model::Tool;
 use rmcp::service::{ServerInitializeError, serve_server};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::stdio_pipes;
@@ -57,18 +59,19 @@ pub fn serve(options: ServeOptions, home: &Home) -> anyhow::Result<()> {
         processes: Box::new(SystemProcesses),
         live: Box::new(HostedSessions { home: home.clone(), origin }),
     };
+    let listed = tools::list(options.genie, surroundings.config.allow_answers);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let served = runtime.block_on(serve_tools(Tools::new(surroundings), options.genie));
+    let served = runtime.block_on(serve_tools(Tools::new(surroundings), listed));
     // A wait that nobody wants any more is not waited for.
     runtime.shutdown_background();
     served
 }
 
-async fn serve_tools(tools: Tools, genie: bool) -> anyhow::Result<()> {
+async fn serve_tools(tools: Tools, listed: Vec<Tool>) -> anyhow::Result<()> {
     let (closing, closed) = watch::channel(false);
     let (input, output) = stdio_pipes();
     let transport = ClientMessages::new(AsyncRwTransport::new_server(input, output), closing);
-    match serve_server(SessionServer::new(tools, tools::list(genie), closed), transport).await {
+    match serve_server(SessionServer::new(tools, listed, closed), transport).await {
         Ok(running) => {
             running.waiting().await?;
             Ok(())

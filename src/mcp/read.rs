@@ -13,8 +13,10 @@ use super::scope::Scope;
 use super::tools::{LiveRun, Meant, StartedHere, Tools, as_value};
 use crate::agent::transcript::Page;
 use crate::registry;
+use crate::remote::protocol::ScreenText;
 use crate::report::conversation::{PageRecord, PageStart, ReadableConversation};
 use crate::report::explain::Explanation;
+use crate::report::question::asks;
 use crate::session::record::records;
 use crate::store::{Filter, SessionRow, Show};
 use system::clock::{Clock, SystemClock};
@@ -31,6 +33,10 @@ const LISTED: usize = 50;
 
 /// How long a list may ask hosts what their sessions do; further states are left out.
 const STATES_WITHIN: Duration = Duration::from_secs(2);
+
+/// The characters of a choice that are shown at least, and at most.
+const LEAST_LABEL: usize = 12;
+const MOST_LABEL: usize = 200;
 
 /// Stands before a cursor that leads backwards.
 const BACKWARDS: &str = "before-";
@@ -103,13 +109,21 @@ impl Tools {
         };
         let mut data = self.frame(&source, row.as_ref(), run.as_ref());
         let readable = registry::by_name(&source.agent).is_some_and(|agent| agent.transcript().is_some());
+        let asked = self.asked(&data, run.as_ref());
         let mut room = wanted;
         loop {
+            // What is asked now comes before what was said.
+            let said = if asked.is_some() { room / 3 } else { room };
             // A program that is no agent never writes a conversation.
-            let page = if readable { source.page(at, room)? } else { None };
-            match &page {
-                Some(page) => fill(&mut data, &source, page, at),
-                None => self.show_screen(&mut data, run.as_ref(), room),
+            let page = if readable { source.page(at, said)? } else { None };
+            data.truncated = false;
+            if let Some(page) = &page {
+                fill(&mut data, &source, page, at);
+            }
+            match &asked {
+                Some(screen) => show_question(&mut data, screen, room / 3),
+                None if page.is_none() => self.show_screen(&mut data, run.as_ref(), room),
+                None => {}
             }
             let value = as_value(&data)?;
             let length = value.to_string().chars().count();
@@ -139,30 +153,25 @@ impl Tools {
             state: run.and_then(|run| self.state(run)),
             items: Vec::new(),
             screen: None,
+            dialog: None,
             cursor: None,
             before: None,
             truncated: false,
         }
     }
 
-    /// The last lines of the screen, as many as fit.
+    /// The screen of a session whose agent asks something.
+    fn asked(&self, data: &SessionData, run: Option<&LiveRun>) -> Option<ScreenText> {
+        let run = run.filter(|_| data.state.as_ref().is_some_and(asks))?;
+        self.given.live.screen(run.id).ok()
+    }
+
     fn show_screen(&self, data: &mut SessionData, run: Option<&LiveRun>, room: usize) {
         // A host that does not answer is no reason to call a session ended.
         let screen = run.and_then(|run| self.given.live.screen(run.id).ok());
-        let mut rows = screen.map_or_else(Vec::new, |screen| screen.rows);
-        while rows.last().is_some_and(|row| row.trim().is_empty()) {
-            rows.pop();
-        }
-        let (mut held, mut kept) = (0, Vec::new());
-        for row in rows.iter().rev().take(SCREEN_LINES) {
-            held += row.len() + 1;
-            if held > room {
-                break;
-            }
-            kept.push(row.trim_end().to_owned());
-        }
-        kept.reverse();
-        data.truncated = kept.len() < rows.len();
+        let rows = screen.map_or_else(Vec::new, |screen| screen.rows);
+        let (kept, cut) = last_lines(&rows, room);
+        data.truncated = cut;
         data.screen = run.map(|_| kept);
     }
 
@@ -172,6 +181,41 @@ impl Tools {
             as_value(&Explanation::of(view, &row, SystemClock.now())?)
         })
     }
+}
+
+/// The last lines of a screen, as many as fit, and whether some did not.
+fn last_lines(rows: &[String], room: usize) -> (Vec<String>, bool) {
+    let used = rows.iter().rposition(|row| !row.trim().is_empty()).map_or(0, |last| last + 1);
+    let (mut held, mut kept) = (0, Vec::new());
+    for row in rows[..used].iter().rev().take(SCREEN_LINES) {
+        held += row.len() + 1;
+        if held > room {
+            break;
+        }
+        kept.push(row.trim_end().to_owned());
+    }
+    kept.reverse();
+    let cut = kept.len() < used;
+    (kept, cut)
+}
+
+/// What is asked, and the screen beside it, each in its room. The hash is that of the whole dialog.
+fn show_question(data: &mut SessionData, screen: &ScreenText, room: usize) {
+    let (kept, cut) = last_lines(&screen.rows, room);
+    data.screen = Some(kept);
+    data.dialog = screen.dialog.clone();
+    data.truncated |= cut && data.dialog.is_none();
+    let Some(dialog) = &mut data.dialog else { return };
+    let mut shorten = |text: &mut String, most: usize| {
+        if let Some((end, _)) = text.char_indices().nth(most) {
+            text.truncate(end);
+            text.push('…');
+            data.truncated = true;
+        }
+    };
+    shorten(&mut dialog.text, room);
+    let label = (room / 4).clamp(LEAST_LABEL, MOST_LABEL);
+    dialog.choices.iter_mut().for_each(|choice| shorten(&mut choice.label, label));
 }
 
 /// A session that was started and is not recorded yet has said nothing.
@@ -186,6 +230,7 @@ fn starting(id: SessionId, started: StartedHere) -> SessionData {
         state: None,
         items: Vec::new(),
         screen: None,
+        dialog: None,
         cursor: None,
         before: None,
         truncated: false,
@@ -220,7 +265,8 @@ fn fill(data: &mut SessionData, source: &ReadableConversation, page: &Page, at: 
 fn text_length(data: &SessionData) -> usize {
     let items = data.items.iter().map(|item| item.text.len() + item.name.as_ref().map_or(0, String::len));
     let lines = data.screen.iter().flatten().map(|line| line.len() + 1);
-    items.chain(lines).sum()
+    let asked = data.dialog.iter().map(|dialog| dialog.text.len());
+    items.chain(lines).chain(asked).sum()
 }
 
 fn page_start(cursor: Option<&str>) -> Result<PageStart, ToolError> {

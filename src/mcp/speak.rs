@@ -52,14 +52,7 @@ impl Tools {
         };
         let to = Recipient { run: run.id, session: run.session.id };
         let answer = self.given.live.send(to, &request)?;
-        let session = answer.session.map_or_else(|| run.session.shown_id(), |session| session.to_string());
-        Ok(SentMessage {
-            result: answer.result.to_string(),
-            why: answer.why,
-            session_id: session,
-            redirected_from: run.redirected_from,
-            cursor: answer.cursor,
-        })
+        Ok(SentMessage::of(answer, &run))
     }
 
     pub(super) fn wait_for_session(
@@ -168,6 +161,6 @@ fn wait_cursor(cursor: &str) -> Result<Cursor, ToolError> {
     })
 }
 
-fn has_ended(name: &str) -> ToolError {
+pub(super) fn has_ended(name: &str) -> ToolError {
     ToolError::new(ErrorCode::Ended, format!("{name} has ended"), "resume_session goes on with it")
 }

@@ -114,6 +114,9 @@ impl Tools {
             "list_sessions" => answered(self.list_sessions(&parsed(arguments)?)),
             "get_session_data" => self.get_session_data(&parsed(arguments)?),
             "send_message" => answered(self.send_message(parsed(arguments)?)),
+            "answer_dialog" if self.given.config.allow_answers => {
+                answered(self.answer_dialog(&parsed(arguments)?))
+            }
             "wait_for_session" => answered(self.wait_for_session(parsed(arguments)?, call)),
             "resume_session" => answered(self.resume_session(&parsed(arguments)?)),
             "end_session" => answered(self.end_session(&parsed(arguments)?)),
@@ -324,8 +327,8 @@ pub(super) fn as_value(answer: &impl Serialize) -> Result<Value, ToolError> {
     serde_json::to_value(answer).map_err(|error| ToolError::internal(error.to_string()))
 }
 
-/// The tools there are; `genie`: with Genie's names.
-pub fn list(genie: bool) -> Vec<Tool> {
+/// The tools there are; `genie`: with Genie's names; `answers`: with the one that answers dialogs.
+pub fn list(genie: bool, answers: bool) -> Vec<Tool> {
     let reads = |tool: Tool| tool.annotate(ToolAnnotations::new().read_only(true).open_world(false));
     let acts = |tool: Tool, destructive| {
         tool.annotate(ToolAnnotations::new().read_only(false).destructive(destructive))
@@ -403,6 +406,17 @@ pub fn list(genie: bool) -> Vec<Tool> {
             forms::any_output(),
         )),
     ];
+    if answers {
+        tools.push(acts(
+            tool(
+                "answer_dialog",
+                "Answer the dialog that another session shows, while it is that very dialog. get_session_data has its hash and choices.",
+                forms::input::<forms::AnswerDialog>(),
+                forms::output::<forms::SentMessage>(),
+            ),
+            true,
+        ));
+    }
     if genie {
         tools.extend([
             acts(

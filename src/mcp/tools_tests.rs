@@ -10,11 +10,14 @@ use std::sync::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::*;
+use crate::agent::dialog::Choice;
 use crate::live::events::Cursor;
 use crate::mcp::claims;
 use crate::mcp::live::{LaunchFailure, LaunchLine};
 use crate::remote::RemoteError;
-use crate::remote::protocol::{ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest};
+use crate::remote::protocol::{
+    AnswerRequest, Dialog, ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest,
+};
 use crate::remote::send::{Recipient, SendError};
 use crate::report::wait::{WaitError, WaitFor, Waited};
 use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart};
@@ -41,7 +44,8 @@ impl Processes for Ancestry {
     }
 
     fn parent(&self, pid: Pid) -> Option<Pid> {
-        (pid == SERVER).then(me)
+        // (Who has no parent that can be seen is not identified either.)
+        Some(if pid == SERVER { me() } else { Pid(1) })
     }
 }
 
@@ -64,6 +68,9 @@ struct Hosts {
     refuses: AtomicBool,
     screens: Mutex<HashMap<RunId, Vec<String>>>,
     sent: Mutex<Vec<SendRequest>>,
+    answered: Mutex<Vec<AnswerRequest>>,
+    /// What every agent asks.
+    dialog: Mutex<Option<Dialog>>,
     waits: Mutex<Vec<Option<Moment>>>,
 }
 
@@ -100,18 +107,27 @@ impl LiveSessions for SharedHosts {
     }
 
     fn state(&self, run: RunId) -> Result<LiveState, RemoteError> {
-        self.screen(run).map(|_| state(Activity::Idle))
+        let asks = self.0.dialog.lock().unwrap().is_some();
+        self.screen(run).map(|_| state(if asks { Activity::NeedsInput } else { Activity::Idle }))
     }
 
     fn screen(&self, run: RunId) -> Result<ScreenText, RemoteError> {
         let screens = self.0.screens.lock().unwrap();
-        screens.get(&run).map(|rows| ScreenText { rows: rows.clone() }).ok_or(RemoteError::NoHost)
+        let dialog = self.0.dialog.lock().unwrap().clone();
+        screens.get(&run).map(|rows| ScreenText { rows: rows.clone(), dialog }).ok_or(RemoteError::NoHost)
     }
 
     fn send(&self, to: Recipient, request: &SendRequest) -> Result<SendAnswer, SendError> {
         self.screen(to.run).map_err(SendError::Remote)?;
         self.0.sent.lock().unwrap().push(request.clone());
         let (result, why) = (Delivery::TurnStarted, "it stands in the session file".into());
+        Ok(SendAnswer { result, why, session: None, cursor: "c1".into() })
+    }
+
+    fn answer(&self, to: Recipient, request: &AnswerRequest) -> Result<SendAnswer, RemoteError> {
+        self.screen(to.run)?;
+        self.0.answered.lock().unwrap().push(request.clone());
+        let (result, why) = (Delivery::Accepted, "the dialog has left the screen".into());
         Ok(SendAnswer { result, why, session: None, cursor: "c1".into() })
     }
 
@@ -580,9 +596,70 @@ fn genies_names_start_agents_and_configured_command_lines() {
     assert_eq!(bench.call("stop", json!({"sessionId": "helper"})).unwrap()["ended"], true);
 }
 
+fn asked() -> Dialog {
+    let choice = |number, label: &str| Choice { number, label: label.into() };
+    let text = format!("Bash command\n\n{}\n\nProceed?", "touch made.txt ".repeat(100));
+    Dialog {
+        hash: "0123456789abcdef".into(),
+        text,
+        choices: vec![choice(1, "Yes"), choice(2, &"No ".repeat(60))],
+    }
+}
+
+#[test]
+fn what_a_session_asks_comes_with_its_screen_and_within_the_cap() {
+    let bench = Bench::new(Scope::Project, Bench::limits(8, 2));
+    let (run, session) = bench.hosted("worker", "project");
+    bench.converse(session, answer_line(1, &"word ".repeat(1000)).as_bytes());
+    let screen = (0..60).map(|row| format!("row {row} of the screen")).collect();
+    bench.hosts.screens.lock().unwrap().insert(run, screen);
+    let data = bench.call("get_session_data", json!({"session": "worker"})).unwrap();
+    assert!(data.get("dialog").is_none() && data["screen"].is_null(), "{data}");
+    *bench.hosts.dialog.lock().unwrap() = Some(asked());
+    for most in [100, 2_000, 5_000, 48_000] {
+        let data = bench.call("get_session_data", json!({"session": "worker", "max_chars": most})).unwrap();
+        assert!(data.to_string().chars().count() <= most.max(1_000), "{most}: {data}");
+        assert_eq!(data["dialog"]["hash"], "0123456789abcdef");
+        assert!(data["dialog"]["text"].as_str().unwrap().starts_with("Bash"), "{most}: {data}");
+        assert_eq!(data["dialog"]["choices"][0], json!({"number": 1, "label": "Yes"}));
+        if most == 48_000 {
+            assert_eq!(data["dialog"]["text"], asked().text);
+            assert_eq!((data["screen"].as_array().unwrap().len(), &data["truncated"]), (60, &json!(false)));
+            assert!(data["items"][0]["text"].as_str().unwrap().len() > 4_000);
+        } else {
+            assert_eq!(data["truncated"], true, "{most}");
+        }
+    }
+}
+
+#[test]
+fn dialogs_are_answered_only_where_the_user_allows_it_and_never_ones_own() {
+    let ask = |session: &str| json!({"session": session, "dialog": "0123456789abcdef", "choice": 1});
+    let allowed = McpConfig { allow_answers: true, ..Bench::limits(8, 2) };
+    let bench = Bench::new(Scope::Project, allowed);
+    // The first run is the one around the server.
+    bench.hosted("orchestrator", "project");
+    bench.hosted("worker", "project");
+    bench.hosted("elsewhere", ".");
+    assert_eq!(bench.refused("answer_dialog", ask("orchestrator")), ErrorCode::Refused);
+    assert_eq!(bench.refused("answer_dialog", ask("elsewhere")), ErrorCode::NoSuchSession);
+    assert_eq!(bench.hosts.answered.lock().unwrap().len(), 0);
+    let answer = bench.call("answer_dialog", ask("worker")).unwrap();
+    assert_eq!(answer["result"], "accepted");
+    let request = AnswerRequest { dialog: "0123456789abcdef".into(), choice: 1 };
+    assert_eq!(*bench.hosts.answered.lock().unwrap(), [request]);
+
+    let bench = Bench::new(Scope::Project, Bench::limits(8, 2));
+    bench.hosted("orchestrator", "project");
+    bench.hosted("worker", "project");
+    let error = bench.call("answer_dialog", ask("worker")).unwrap_err();
+    assert!(error.message.contains("there is no tool"), "{error}");
+    assert!(list(true, false).iter().all(|tool| tool.name != "answer_dialog"));
+}
+
 #[test]
 fn every_tool_has_schemas_for_its_arguments_and_answers() {
-    for tool in list(true) {
+    for tool in list(true, true) {
         assert_eq!(tool.input_schema["type"], "object", "{}", tool.name);
         assert_eq!(tool.input_schema["additionalProperties"], false, "{}", tool.name);
         let output = tool.output_schema.unwrap();
@@ -595,7 +672,7 @@ fn every_tool_has_schemas_for_its_arguments_and_answers() {
         }
         assert!(tool.description.is_some_and(|about| about.len() > 20));
     }
-    assert_eq!((list(false).len(), list(true).len()), (8, 12));
+    assert_eq!((list(false, false).len(), list(true, false).len(), list(true, true).len()), (8, 12, 13));
 }
 
 #[test]
@@ -619,7 +696,7 @@ fn arbitrary_arguments_are_refused_without_a_panic() {
             };
             arguments.insert(name.to_owned(), value);
         }
-        let tools = list(true);
+        let tools = list(true, true);
         // Nothing waits here: a wait needs a session, and there is none.
         let tool = &tools[random.usize(0..tools.len())];
         let abandoned = AtomicBool::new(true);

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::address;
 use super::frames::{Frame, FrameError, Frames};
-use super::protocol::{FromHost, Hello, Refused, ToHost, VERSION, Welcome};
+use super::protocol::{FromHost, Hello, Refused, ScreenText, ToHost, VERSION, Welcome};
 use crate::home::Home;
 use wire::{LiveState, RunId};
 
@@ -150,8 +150,13 @@ impl Connection {
 
 /// The screen of a run, row by row.
 pub fn screen(home: &Home, run: RunId) -> Result<Vec<String>, RemoteError> {
+    screen_text(home, run).map(|screen| screen.rows)
+}
+
+/// The same, with what the agent asks on it.
+pub fn screen_text(home: &Home, run: RunId) -> Result<ScreenText, RemoteError> {
     match Connection::open(home, run)?.ask(&ToHost::Screen, Duration::ZERO)? {
-        FromHost::Screen(screen) => Ok(screen.rows),
+        FromHost::Screen(screen) => Ok(screen),
         _ => Err(Connection::unexpected()),
     }
 }

@@ -87,6 +87,7 @@ impl Frame for ToHost {
             Self::Stop(body) => (10, json(body)),
             Self::Lend(body) => (11, json(body)),
             Self::Shown => (12, Vec::new()),
+            Self::Answer(body) => (13, json(body)),
         }
     }
 
@@ -104,6 +105,7 @@ impl Frame for ToHost {
             10 => Self::Stop(parse(kind, body)?),
             11 => Self::Lend(parse(kind, body)?),
             12 => Self::Shown,
+            13 => Self::Answer(parse(kind, body)?),
             _ => return Err(FrameError::UnknownKind(kind)),
         })
     }

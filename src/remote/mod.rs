@@ -4,6 +4,7 @@
 //! check that the other is the same user.
 
 pub mod address;
+pub mod answer;
 pub mod attach;
 pub mod client;
 pub mod descriptors;

@@ -7,6 +7,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::dialog::Choice;
+
 use wire::{Activity, Delivery, LiveState, Moment, SessionId};
 
 /// Raised when a frame changes its meaning. Both sides name theirs; a client speaks the older of the two.
@@ -28,6 +30,8 @@ pub enum ToHost {
     /// The screen as text.
     Screen,
     Send(SendRequest),
+    /// Makes a choice in the dialog on the screen; the answer is [`FromHost::Sent`].
+    Answer(AnswerRequest),
     Wait(WaitRequest),
     Stop(StopRequest),
     /// The terminal itself, whose descriptor comes with this frame: the host is to read and write it without the viewer in
@@ -79,6 +83,9 @@ pub struct Welcome {
     /// Terminals can be lent to this host.
     #[serde(skip_serializing_if = "is_false")]
     pub borrows: bool,
+    /// The host reads dialogs and makes choices in them. One of an earlier build does not.
+    #[serde(skip_serializing_if = "is_false")]
+    pub answers: bool,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde hands it over like this")]
@@ -100,11 +107,33 @@ pub struct Attach {
     pub read_only: bool,
 }
 
-/// The screen as text, for `view` and MCP before there is a conversation.
+/// The screen as text, for `view` and MCP before there is a conversation and while the agent asks something.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct ScreenText {
     pub rows: Vec<String>,
+    /// What the agent asks on it, where it does.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub dialog: Option<Dialog>,
+}
+
+/// What an agent asks on its screen.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct Dialog {
+    /// It stands for this dialog alone: for its cells, and for this time that it is shown.
+    pub hash: String,
+    pub text: String,
+    /// Empty where it cannot be answered by a number.
+    pub choices: Vec<Choice>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default, rename_all = "camelCase")]
+pub struct AnswerRequest {
+    /// The hash of the dialog that the choice belongs to.
+    pub dialog: String,
+    pub choice: u32,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]

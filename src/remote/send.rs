@@ -171,7 +171,7 @@ fn never_answered(earlier: &RequestRow) -> SendAnswer {
 }
 
 /// Whatever came of it came after it was asked for.
-fn unknown(asked_at: Timestamp, session: Option<SessionId>, why: &str) -> SendAnswer {
+pub(super) fn unknown(asked_at: Timestamp, session: Option<SessionId>, why: &str) -> SendAnswer {
     let cursor = Cursor::at(asked_at).to_string();
     SendAnswer { result: Delivery::Unknown, why: why.to_owned(), session, cursor }
 }

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use super::find::{FindError, find};
+use super::question::Question;
 use crate::agent::transcript::{self, Cursor, Item, ItemKind, Page};
 use crate::home::Home;
 use crate::launch::Origin;
@@ -168,6 +169,9 @@ pub struct PageRecord<'a> {
     pub items: Vec<ItemRecord<'a>>,
     pub cursor: Option<String>,
     pub truncated: bool,
+    /// What the agent asks at this moment.
+    #[serde(flatten)]
+    pub question: Option<Question>,
 }
 
 #[derive(Debug, Serialize)]
@@ -192,6 +196,7 @@ impl<'a> PageRecord<'a> {
             items: page.map_or(Vec::new(), |page| page.items.iter().map(ItemRecord::of).collect()),
             cursor: page.map(|page| page.cursor.to_string()),
             truncated: page.is_some_and(|page| page.truncated),
+            question: None,
         }
     }
 }

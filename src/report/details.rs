@@ -7,6 +7,7 @@ use serde_json::json;
 
 use super::bill::Bill;
 use super::list::RunawayRecord;
+use super::question::Question;
 use super::quota::{QuotaUse, quota_uses};
 use crate::config::RunawayLimits;
 use crate::session::lookup::Foreign;
@@ -38,6 +39,8 @@ pub struct SessionDetails {
     pub unread_calls: u64,
     /// Of one that runs, the sign that it has run away.
     pub runaway: Option<Runaway>,
+    /// Of one that waits for its user; known when its host was asked.
+    pub question: Option<Question>,
 }
 
 /// A session as `show --json` has it: its record, and what is known on this machine alone.
@@ -56,6 +59,8 @@ struct ShownRecord<'a> {
     unread_calls: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     runaway: Option<RunawayRecord>,
+    #[serde(flatten)]
+    question: Option<&'a Question>,
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -94,6 +99,7 @@ impl SessionDetails {
             waiting_calls,
             unread_calls: view.unread_usage_of(row.n)?,
             runaway: if row.is_active() { runaway_of(view, row.n, limits, now)? } else { None },
+            question: None,
         })
     }
 }
@@ -101,7 +107,8 @@ impl SessionDetails {
 impl SessionDetails {
     /// For programs: the record, with what only this machine knows.
     pub fn shown(&self) -> impl Serialize + '_ {
-        let Self { record, bill, quotas, waiting_calls, .. } = self;
+        let Self { record, bill, quotas, waiting_calls, question, .. } = self;
+        let question = question.as_ref();
         let runaway = self.runaway.as_ref().map(Into::into);
         let unread_calls = Some(self.unread_calls).filter(|calls| *calls > 0);
         ShownRecord {
@@ -111,6 +118,7 @@ impl SessionDetails {
             waiting_calls: *waiting_calls,
             unread_calls,
             runaway,
+            question,
         }
     }
 }

@@ -7,6 +7,7 @@
 
 use std::ffi::OsString;
 
+use super::approval::Approver;
 use crate::store::{Realm, RunRow};
 use terminal::process::Processes;
 use wire::{Pid, ProcessId, RunId};
@@ -71,6 +72,16 @@ impl Lineage {
     /// What the variables name, right or wrong.
     pub fn named(&self) -> Option<RunId> {
         self.named
+    }
+
+    /// Who this is where a choice is to be made for a session. More than elsewhere a variable counts here: it alone shows where a
+    /// process comes from that left its parents and their terminal, and to refuse too much does no harm.
+    pub fn approver(&self, live: &[RunRow], here: &Realm) -> Approver {
+        if self.of_a_daemon {
+            return Approver::OfADaemon;
+        }
+        let named = || live.iter().find(|run| Some(run.id) == self.named);
+        self.enclosing(live, here).or_else(named).map_or(Approver::Outside, |run| Approver::Inside(run.id))
     }
 
     /// The run, among those that have not ended.
@@ -185,6 +196,23 @@ mod tests {
         assert_eq!(enclosing(80, None, &sandbox()), None);
         let other_boot = Realm { boot: "another".into(), ..sandbox() };
         assert_eq!(enclosing(80, Some(runs[1].id), &other_boot), None);
+    }
+
+    #[test]
+    fn an_approver_is_known_by_its_variable_too_and_a_daemons_worker_is_nobody() {
+        let runs = [run(1, 10, 100, here()), run(2, 20, 200, here())];
+        let is_daemon = |command: &[OsString]| command.first().is_some_and(|name| name == "daemon");
+        for (own, named, expected) in [
+            (31, None, Approver::Inside(runs[1].id)),
+            (31, Some(runs[0].id), Approver::Inside(runs[1].id)),
+            (80, None, Approver::Outside),
+            (80, Some(runs[0].id), Approver::Inside(runs[0].id)),
+            (61, None, Approver::OfADaemon),
+            (61, Some(runs[0].id), Approver::OfADaemon),
+        ] {
+            let lineage = Lineage::of(Pid(own), named, &PROCESSES, &is_daemon);
+            assert_eq!(lineage.approver(&runs, &here()), expected, "{own} {named:?}");
+        }
     }
 
     #[test]

@@ -24,6 +24,7 @@
 //! runaway::runaway_of(view, session, limits, now)  the sign that a running session has run away, if it shows one
 //! lookup::find(view, text, scan)                   SESSION on a command line → one session
 //! labels::{rename, tag, untag, group, archive}     on a row that was found
+//! approval::refusal(view, by, &target, &run, allowed)  whether a caller may answer a session's dialog
 //! prune::prune(&mut store, &home, before, agent, dry_run) old sessions leave
 //! exchange::export(view, &rows, now)               sessions as a file to take elsewhere
 //! import::import(&mut store, path, now)            such a file, or an old store's file or folder
@@ -31,6 +32,7 @@
 //! ```
 
 pub mod absorb;
+pub mod approval;
 pub mod correlate;
 pub mod event;
 pub mod exchange;

@@ -57,6 +57,7 @@ impl Host {
             session: Some(self.run.session),
             name: "agent".into(),
             borrows: false,
+            answers: false,
         }));
         client
     }

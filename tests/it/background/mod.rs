@@ -1,12 +1,14 @@
 //! Background sessions of plain programs: the host, its socket, its viewers, its end. Those of real agents are in
 //! `real_background`.
 
+mod answers;
 mod lent;
 mod life;
 mod top;
 mod turns;
 mod viewers;
 
+use std::path::Path;
 use std::time::Duration;
 
 use codemie::home::Home;
@@ -55,6 +57,12 @@ impl Scene {
 
     fn codemie(&self, args: &[&str]) -> (Option<i32>, String, String) {
         let output = output_of(&mut self.sandbox.codemie(args));
+        (output.code, output.out, output.err)
+    }
+
+    /// With a stand-in for Claude Code.
+    fn codemie_with(&self, claude: &Path, args: &[&str]) -> (Option<i32>, String, String) {
+        let output = output_of(self.sandbox.codemie(args).env("CODEMIE_REAL_CLAUDE", claude));
         (output.code, output.out, output.err)
     }
 

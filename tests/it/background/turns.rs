@@ -1,12 +1,10 @@
 //! Turns of a scripted Claude Code in the background: when `wait` reports their end, and what can be read then.
 
-use std::ffi::OsString;
 use std::path::PathBuf;
 
 use serde_json::Value;
 
 use super::{Scene, Viewer};
-use crate::sandbox::output_of;
 use crate::support::scripted::await_some;
 
 const CONVERSATION: &str = "7a276c6b-0000-4000-8000-00000000000a";
@@ -62,9 +60,7 @@ impl Agent {
     }
 
     fn codemie(&self, args: &[&str]) -> (Option<i32>, String, String) {
-        let mut command = self.scene.sandbox.codemie(args);
-        let output = output_of(command.env("CODEMIE_REAL_CLAUDE", OsString::from(&self.program)));
-        (output.code, output.out, output.err)
+        self.scene.codemie_with(&self.program, args)
     }
 
     fn json(&self, args: &[&str]) -> Value {

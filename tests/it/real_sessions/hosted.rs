@@ -314,6 +314,76 @@ fn table_of_sends(agent: Agent, scene: &Scene) {
     assert!(wrong.is_empty(), "{}\n{}", wrong.join("\n"), scene.picture());
 }
 
+impl Hosted<'_> {
+    /// Has it ask for the permission to make a file, and answers by the choice whose label begins so.
+    fn asked_for(&self, file: &str, choice: &str) {
+        let sent = self.send(NAME, &format!("[run touch {file}]"), &["turn_started"]);
+        let asked = self.wait(NAME, &sent["cursor"], "needs-input");
+        let record = await_some("the dialog", || {
+            let record = self.show(NAME);
+            record["dialog"]["hash"].is_string().then_some(record)
+        });
+        let dialog = &record["dialog"];
+        assert!(dialog["text"].as_str().unwrap().contains(&format!("touch {file}")), "{record}");
+        let chosen = dialog["choices"].as_array().unwrap().iter();
+        let mut chosen = chosen.filter(|one| one["label"].as_str().unwrap().starts_with(choice));
+        let number = chosen.next().unwrap_or_else(|| panic!("{record}"))["number"].to_string();
+        let hash = dialog["hash"].as_str().unwrap();
+        let output = self.run(&["answer", NAME, "--dialog", hash, &number, "--json"]);
+        let answer: Value = serde_json::from_slice(&output.stdout).unwrap_or_else(|_| panic!("{output:?}"));
+        assert_eq!(answer["result"], "accepted", "{answer}\n{}", self.screen());
+        // Once more it is not that dialog.
+        let output = self.run(&["answer", NAME, "--dialog", hash, &number]);
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        self.wait(NAME, &asked["cursor"], "turn-end");
+    }
+}
+
+/// The agent asks before it makes a file: with a yes it makes it, with a no it does not.
+fn permissions_are_answered(agent: Agent, scene: &Scene, arguments: &[&str], yes: &str) {
+    let hosted = Hosted::start(scene, agent, arguments);
+    hosted.wait_state("idle");
+    let project = scene.stage.home.project();
+    hosted.asked_for("allowed.txt", yes);
+    assert!(project.join("allowed.txt").exists(), "{}", hosted.screen());
+    hosted.asked_for("refused.txt", "No");
+    assert!(!project.join("refused.txt").exists(), "{}", hosted.screen());
+}
+
+/// Claude asks before it does anything.
+fn asking_first(scene: &Scene) {
+    let settings = scene.stage.home.path().join(".claude/settings.json");
+    let permissions = serde_json::json!({"permissions": {"allow": [], "defaultMode": "default"}});
+    std::fs::write(settings, permissions.to_string()).unwrap();
+}
+
+#[test]
+fn permissions_of_claude_are_answered() {
+    let Some(scene) = Scene::set(Agent::Claude) else { return };
+    asking_first(&scene);
+    permissions_are_answered(Agent::Claude, &scene, &[], "Yes");
+}
+
+#[test]
+fn permissions_of_claude_2_1_325_are_answered() {
+    let Some(scene) = Scene::set_version(Agent::Claude, "2.1.325") else { return };
+    asking_first(&scene);
+    permissions_are_answered(Agent::Claude, &scene, &[], "Yes");
+}
+
+#[test]
+fn permissions_of_codex_are_answered() {
+    let Some(scene) = Scene::set(Agent::Codex) else { return };
+    let ask_first = ["-c", "approval_policy=\"untrusted\"", "-c", "sandbox_mode=\"read-only\""];
+    permissions_are_answered(Agent::Codex, &scene, &ask_first, "Yes");
+}
+
+#[test]
+fn permissions_of_gemini_are_answered() {
+    let Some(scene) = Scene::set(Agent::Gemini) else { return };
+    permissions_are_answered(Agent::Gemini, &scene, &["--approval-mode", "default"], "Allow once");
+}
+
 #[test]
 fn every_text_arrives_once_at_claude() {
     let Some(scene) = Scene::set(Agent::Claude) else { return };

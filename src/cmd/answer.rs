@@ -1,0 +1,94 @@
+//! `codemie answer`: makes a choice in the dialog that a background session shows, and says what became of it.
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use anyhow::bail;
+use serde::Serialize;
+
+use super::{Failure, USAGE, question, send};
+use crate::cli::Answer;
+use crate::home::Home;
+use crate::launch::{Origin, lineage, settings};
+use crate::output::{Style, json};
+use crate::remote::RemoteError;
+use crate::remote::answer::answer;
+use crate::remote::client;
+use crate::remote::protocol::AnswerRequest;
+use crate::remote::send::Recipient;
+use crate::report::live_target::{LiveTarget, where_it_runs};
+use crate::report::open::open;
+use crate::report::question::Question;
+use crate::session::approval::refusal;
+use crate::store::{Realm, RunRow};
+use system::clock::{Clock, SystemClock};
+use wire::SessionId;
+
+/// What is asked, where no choice is made.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Asked {
+    session_id: SessionId,
+    redirected_from: Option<SessionId>,
+    #[serde(flatten)]
+    question: Question,
+}
+
+pub fn run(args: &Answer, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let origin = Origin::of_this_process();
+    let mut store = open(home)?;
+    let target = send::find_target(&mut store, home, &origin, &args.session)?;
+    let name = &target.session.name;
+    let Some(run) = &target.run else { bail!("{name} has ended, so it asks nothing") };
+    let (Some(dialog), Some(choice)) = (&args.dialog, args.choice) else {
+        return show(args, home, &target, run, out);
+    };
+    let allowed = settings(Some(home), &origin).mcp.allow_answers;
+    let refused = store.read(|view| {
+        let by = lineage(&origin).approver(&view.live_runs()?, &Realm::here());
+        refusal(view, by, &target.session, run, allowed)
+    })?;
+    if let Some(refused) = refused {
+        return Err(Failure { code: USAGE, message: refused.to_string() }.into());
+    }
+    let request = AnswerRequest { dialog: dialog.clone(), choice };
+    let to = Recipient { run: run.id, session: target.session.id };
+    let answer =
+        answer(home, to, &request, SystemClock.now()).map_err(|error| in_a_terminal(error, name, run))?;
+    send::print(&args.session, args.json, &target, &answer, out, err)?;
+    Ok(send::exit_code(answer.result))
+}
+
+fn in_a_terminal(error: RemoteError, name: &str, run: &RunRow) -> anyhow::Error {
+    match error {
+        RemoteError::NoHost => anyhow::anyhow!(
+            "{name} runs {}, where only its user can answer; a session that was started with `codemie run --detach` takes answers",
+            where_it_runs(run)
+        ),
+        other => other.into(),
+    }
+}
+
+/// What can be chosen, and the command that chooses.
+fn show(
+    args: &Answer,
+    home: &Home,
+    target: &LiveTarget,
+    run: &RunRow,
+    out: &mut dyn Write,
+) -> anyhow::Result<ExitCode> {
+    let name = &target.session.name;
+    // Also says where a session runs that no host serves.
+    client::state(home, run.id).map_err(|error| in_a_terminal(error, name, run))?;
+    let Some(question) = Question::of_runs(home, &[run.id]) else {
+        bail!("{name} asks nothing at the moment")
+    };
+    if args.json {
+        let redirected_from = target.redirected_from;
+        let asked = Asked { session_id: target.session.id, redirected_from, question };
+        out.write_all(json::pretty(&asked)?.as_bytes())?;
+    } else {
+        out.write_all(question::draw(&question, name, Style::of_stdout()).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
