@@ -6,6 +6,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use jiff::tz::TimeZone;
+use serde::Serialize;
 
 use super::budget;
 use super::format::{self, ShortIds, costs, state_or_status};
@@ -57,14 +58,13 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         }
         let limits = settings(Some(home), &origin).runaway;
         let records = ListedRecord::of(store.as_mut(), listing.sessions, limits, now)?;
-        let mut records = records
+        let mut records: Vec<(String, ListedItem)> = records
             .into_iter()
-            .map(|record| Ok((record.record.session_id.clone(), serde_json::to_value(&record)?)))
-            .collect::<serde_json::Result<Vec<_>>>()?;
+            .map(|record| (record.record.session_id.clone(), ListedItem::Session(Box::new(record))))
+            .collect();
         if scan {
-            records.extend(
-                unwrapped.iter().map(|session| (session.conversation.0.clone(), unwrapped::record(session))),
-            );
+            let item = |session: &ForeignSession| ListedItem::Unwrapped(unwrapped::record(session));
+            records.extend(unwrapped.iter().map(|session| (session.conversation.0.clone(), item(session))));
             // Records do not hold what they are ordered by; lines do.
             let all = |count| first(count, None);
             let mut order = list::summarised(store.as_mut(), &filter, all, now, false)?.sessions;
@@ -134,6 +134,14 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// What `--json` has in its array.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum ListedItem {
+    Session(Box<ListedRecord>),
+    Unwrapped(serde_json::Value),
 }
 
 fn does(state: Option<&LiveState>, activity: Activity) -> bool {
