@@ -18,7 +18,7 @@ use crate::launch::{
 use crate::live::events::Cursor;
 use crate::output::Style;
 use crate::remote::protocol::Size;
-use crate::store::Store;
+use crate::store::{self, Store};
 use closing::Added;
 use system::clock::{Clock, SystemClock};
 use wire::{RandomIds, SessionId};
@@ -135,7 +135,10 @@ fn detach(
         Err(error) => return RunResult::failed(error.exit_code(), format!("codemie: {error}")),
     };
     // A session that nobody could find again must not run on: its caller knows nothing but its id. Closed again before the fork.
-    if let Err(error) = Store::open(&plan.home, SystemClock.now()).map(drop) {
+    // An existing store opens without being writable; a transaction of nothing shows whether it can be written now.
+    let writable = Store::open(&plan.home, SystemClock.now())
+        .and_then(|mut store| store.write(|_| Ok::<_, store::Error>(())));
+    if let Err(error) = writable {
         return RunResult::failed(126, format!("codemie: nothing is started in the background: {error}"));
     }
     let cursor = Cursor::at(plan.begun_at).to_string();

@@ -18,6 +18,8 @@ pub(super) enum Note {
     Ended(u8),
     /// The END is stored, or left to the recovery: nothing more will come.
     Finished,
+    /// The store does not take the session: its program is to be ended.
+    NotRecorded,
     /// The tree was ended, but for these.
     TreeEnded(Vec<String>),
     /// Of the terminal that this client has lent.

@@ -15,6 +15,7 @@ use super::front_end::PumpLink;
 use super::lending::Lending;
 use super::live::LiveSession;
 use super::notes::{Note, Notes, Reporter};
+use super::start;
 use super::stop::Stopping;
 use crate::home::Home;
 use crate::remote::address;
@@ -268,6 +269,9 @@ impl Server {
                 self.give_back_all();
                 self.ended = Some(code);
                 self.parts.live.ended();
+            }
+            Note::NotRecorded => {
+                self.parts.stopping.stop(None, start::END_GRACE, &self.parts.reporter);
             }
             Note::TreeEnded(survivors) => self.parts.stopping.tree_ended(survivors),
             Note::Finished => self.recorded = true,

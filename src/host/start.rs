@@ -23,7 +23,10 @@ use crate::remote::protocol::Size;
 use crate::track::{Plan, RunNews};
 use terminal::process::{Processes, SystemProcesses, tree};
 use terminal::{Observer, ProgramSpec, ProgramStarted, Tap};
-use wire::{Pid, SessionId};
+use wire::{Pid, ProcessId, SessionId};
+
+/// Exit code: nothing was started, or what was is ended again.
+const NOT_STARTED: u8 = 126;
 
 /// Exit code: something may have been started, and it is not known yet.
 const NOT_KNOWN_YET: u8 = 5;
@@ -34,8 +37,12 @@ const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// The same while the tree is being ended: the grace that was asked for, and the time to kill what is left.
 const STOP_TIMEOUT: Duration = Duration::from_mins(5);
 
-/// A launcher is answered after this time, although the store has not taken the START yet: the agent runs.
-const STORE_TIMEOUT: Duration = Duration::from_secs(3);
+/// How long the store has to take the START: as long as one write waits for others, and a little more. A session that it has not
+/// taken by then is known to nobody and found by no command, so its program is ended.
+const STORE_TIMEOUT: Duration = Duration::from_secs(12);
+
+/// The grace of that program: it has only just begun. With [`STORE_TIMEOUT`] well below [`START_TIMEOUT`].
+pub(super) const END_GRACE: Duration = Duration::from_secs(3);
 
 /// How long the server has to serve its clients' last frames after the run.
 const SERVER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -69,7 +76,7 @@ type Answer = Result<SessionId, NotDetached>;
 /// In the host itself this never returns.
 pub fn detach(program: Detached) -> Answer {
     let failed = |error: io::Error| NotDetached {
-        code: 126,
+        code: NOT_STARTED,
         message: format!("codemie: cannot start a background process: {error}"),
     };
     let (near, far) = UnixStream::pair().map_err(failed)?;
@@ -105,7 +112,7 @@ fn await_answer(mut near: UnixStream) -> Answer {
     }
     serde_json::from_slice(&answer).unwrap_or_else(|_| {
         let (code, message) = if ended {
-            (126, "codemie: the background process ended before it could answer; see the log")
+            (NOT_STARTED, "codemie: the background process ended before it could answer; see the log")
         } else {
             (NOT_KNOWN_YET, "codemie: the background process has not answered yet; `codemie list --active` shows its session")
         };
@@ -113,7 +120,8 @@ fn await_answer(mut near: UnixStream) -> Answer {
     })
 }
 
-/// Answers the launcher, once: when the session can be found and attached to. A launcher that is gone is no reason to stop.
+/// Answers the launcher, once: when the session can be found and attached to, or when it is known that it never will be. A
+/// launcher that is gone is no reason to stop.
 #[derive(Clone, Debug)]
 struct Launcher(Arc<Mutex<Unanswered>>);
 
@@ -124,11 +132,18 @@ struct Unanswered {
     recorded: Option<SessionId>,
     /// The server listens, or there will be none.
     served: bool,
+    /// The session is not recorded, for this reason, and its program is being ended.
+    given_up: Option<String>,
 }
 
 impl Launcher {
     fn new(stream: UnixStream) -> Self {
-        Self(Arc::new(Mutex::new(Unanswered { stream: Some(stream), recorded: None, served: false })))
+        Self(Arc::new(Mutex::new(Unanswered {
+            stream: Some(stream),
+            recorded: None,
+            served: false,
+            given_up: None,
+        })))
     }
 
     fn recorded(&self, session: SessionId) {
@@ -142,10 +157,37 @@ impl Launcher {
     fn note(&self, change: impl FnOnce(&mut Unanswered)) {
         let mut unanswered = self.locked();
         change(&mut unanswered);
-        let ready = unanswered.recorded.filter(|_| unanswered.served);
+        let ready = unanswered.recorded.filter(|_| unanswered.served && unanswered.given_up.is_none());
         drop(unanswered);
         if let Some(session) = ready {
             self.answer(&Ok(session));
+        }
+    }
+
+    /// Gives up a session that is not recorded. Returns whether its program is to be ended: not where it is recorded after all,
+    /// nor a second time.
+    fn give_up(&self, why: &str) -> bool {
+        let mut unanswered = self.locked();
+        let first = unanswered.recorded.is_none() && unanswered.given_up.is_none();
+        if first {
+            unanswered.given_up = Some(why.to_owned());
+        }
+        first
+    }
+
+    /// The answer at the end of the run, for a launcher that still waits: its session, if anybody can find it.
+    fn last_answer(&self, result: RunResult, started: bool) -> Answer {
+        let unanswered = self.locked();
+        match (&unanswered.given_up, unanswered.recorded) {
+            (None, Some(session)) => Ok(session),
+            _ if !started => {
+                Err(NotDetached { code: result.code, message: result.message.unwrap_or_default() })
+            }
+            (Some(why), _) => Err(not_recorded(&format!("{why}, so its program was ended"))),
+            (None, None) => Err(not_recorded(&format!(
+                "its program has ended already, with code {}, and no session of it was recorded",
+                result.code
+            ))),
         }
     }
 
@@ -163,13 +205,57 @@ impl Launcher {
     }
 }
 
+fn not_recorded(why: &str) -> NotDetached {
+    let message =
+        format!("codemie: nothing runs in the background: {why}; `codemie doctor` shows what is wrong");
+    NotDetached { code: NOT_STARTED, message }
+}
+
+/// Ends a program whose session nobody would find again.
+#[derive(Clone, Debug)]
+struct Unrecorded {
+    launcher: Launcher,
+    reporter: Reporter,
+    host: Option<ProcessId>,
+}
+
+impl Unrecorded {
+    fn end(&self, why: &str) {
+        if !self.launcher.give_up(why) {
+            return;
+        }
+        tracing::error!("the program is ended: {why}");
+        // The server ends the whole tree. Where there is none, nobody heeds that, and the program is ended as by a signal.
+        self.reporter.report(Note::NotRecorded);
+        if let Some(host) = self.host {
+            terminal::ask_to_end(host, END_GRACE);
+        }
+    }
+
+    /// Ends it unless it is recorded in time.
+    fn watch(self) {
+        let unrecorded = self.clone();
+        let later = move || {
+            std::thread::sleep(STORE_TIMEOUT);
+            let seconds = STORE_TIMEOUT.as_secs();
+            unrecorded.end(&format!("the database did not take the session within {seconds} s"));
+        };
+        let watched =
+            terminal::without_signals(|| std::thread::Builder::new().name("unrecorded".into()).spawn(later));
+        if let Err(error) = watched {
+            self.end(&format!("no thread can be started to record the session: {error}"));
+        }
+    }
+}
+
 /// The whole life of a host.
 fn host(program: Detached, launcher: &Launcher) -> u8 {
     let Detached { mut launch, mut plan, origin, agent, size, limits, osc9, companion } = program;
     // The host notifies, because it sees the screen; the tracker would do so a second time.
     let notifier = std::mem::take(&mut plan.notifier);
     let (home, run, session) = (plan.home.clone(), plan.run, plan.session);
-    let unable = |error: io::Error| Err(NotDetached { code: 126, message: format!("codemie: {error}") });
+    let unable =
+        |error: io::Error| Err(NotDetached { code: NOT_STARTED, message: format!("codemie: {error}") });
     let (front, pump, reporter, notes) = match notes().and_then(|(reporter, notes)| {
         let (front, pump) = front_end(size, reporter.clone())?;
         Ok((front, pump, reporter, notes))
@@ -177,14 +263,16 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
         Ok(ends) => ends,
         Err(error) => {
             launcher.answer(&unable(error));
-            return 126;
+            return NOT_STARTED;
         }
     };
     if !tree::adopt_orphans() {
         tracing::debug!("orphans below this host go to the first process");
     }
     as_in_a_plain_terminal(&mut launch);
-    plan.on_news = Some(on_news(launcher.clone(), reporter.clone()));
+    let own = SystemProcesses.identify(own_pid());
+    let unrecorded = Unrecorded { launcher: launcher.clone(), reporter: reporter.clone(), host: own };
+    plan.on_news = Some(on_news(unrecorded.clone(), reporter.clone()));
     let (origin_of_agent, prompted) = (origin.clone(), plan.prompted);
     let live = LiveSession::new(Subject {
         agent,
@@ -197,7 +285,6 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
         prompted,
     });
     let stopped = Arc::<AtomicBool>::default();
-    let own = SystemProcesses.identify(own_pid());
     let stopping = Stopping::new(home.clone(), plan.agent.clone(), own, Arc::clone(&stopped));
     let listening = launcher.clone();
     let start = move |reporter: Reporter| {
@@ -215,8 +302,7 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
         reporter: reporter.clone(),
         served: None,
         started: false,
-        launcher: launcher.clone(),
-        session,
+        unrecorded,
     };
     let mut front = front;
     let (result, _) = launch::wrap_on(launch, Some(plan), companion, &origin, |spec, tracker| {
@@ -225,12 +311,8 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
         reporter.report(Note::Ended(ended.exit.code()));
         Ok(ended)
     });
-    let RunResult { code, message, .. } = result;
-    launcher.answer(&if beside.started {
-        Ok(session)
-    } else {
-        Err(NotDetached { code, message: message.unwrap_or_default() })
-    });
+    let code = result.code;
+    launcher.answer(&launcher.last_answer(result, beside.started));
     reporter.report(Note::Finished);
     if let Some(served) = beside.served {
         let timeout = if stopped.load(Ordering::Relaxed) { STOP_TIMEOUT } else { SERVER_TIMEOUT };
@@ -239,11 +321,13 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
     code
 }
 
-/// Notes for the launcher that the session is in the store, and hands everything on to the server.
-fn on_news(launcher: Launcher, reporter: Reporter) -> Box<dyn Fn(RunNews) + Send> {
+/// Notes for the launcher whether the session is in the store, and hands everything on to the server.
+fn on_news(unrecorded: Unrecorded, reporter: Reporter) -> Box<dyn Fn(RunNews) + Send> {
     Box::new(move |news: RunNews| {
         if news.recorded {
-            launcher.recorded(news.session);
+            unrecorded.launcher.recorded(news.session);
+        } else if let Some(why) = &news.refused {
+            unrecorded.end(why);
         }
         reporter.report(Note::News(news));
     })
@@ -260,8 +344,7 @@ struct Beside {
     /// Disconnected when the server has ended.
     served: Option<Receiver<()>>,
     started: bool,
-    launcher: Launcher,
-    session: SessionId,
+    unrecorded: Unrecorded,
 }
 
 impl Beside {
@@ -279,7 +362,7 @@ impl Beside {
             Ok(_) => self.served = Some(served),
             Err(error) => {
                 tracing::error!("no thread for the host's server: {error}");
-                self.launcher.served();
+                self.unrecorded.launcher.served();
             }
         }
     }
@@ -302,12 +385,7 @@ impl Observer for Both<'_> {
         self.beside.started = true;
         self.beside.reporter.report(Note::Started(program.pid));
         self.tracker.started(program);
-        let (launcher, session) = (self.beside.launcher.clone(), self.beside.session);
-        let later = move || {
-            std::thread::sleep(STORE_TIMEOUT);
-            launcher.answer(&Ok(session));
-        };
-        let _ = terminal::without_signals(|| std::thread::Builder::new().name("answer".into()).spawn(later));
+        self.beside.unrecorded.clone().watch();
     }
 }
 

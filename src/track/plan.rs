@@ -70,6 +70,8 @@ pub struct RunNews {
     pub file: Option<PathBuf>,
     /// The START is in the store.
     pub recorded: bool,
+    /// Why it never will be.
+    pub refused: Option<String>,
 }
 
 impl Plan {

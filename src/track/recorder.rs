@@ -91,6 +91,7 @@ impl Recorder {
             conversation: self.sessions.conversation().cloned(),
             file: self.sessions.file().map(Path::to_owned),
             recorded: self.writer.is_open(),
+            refused: self.writer.refused_for_good().map(str::to_owned),
         };
         Some((report, news))
     }

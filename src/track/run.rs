@@ -75,6 +75,7 @@ pub(super) fn track(
             // What the agent did last may be on disk since that look.
             run.look();
             run.settle();
+            run.report_news(); // a START that the store has taken only now
             return run.finish(*ended, *at);
         }
         run.recorder.publish(); // a START whose END is known already is published with it

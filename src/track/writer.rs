@@ -53,6 +53,11 @@ impl StoreWriter {
         self.store.is_some()
     }
 
+    /// Why there will be no START: what is not busy or full is not tried again.
+    pub(super) fn refused_for_good(&self) -> Option<&str> {
+        self.refusal.as_deref().filter(|_| self.store.is_none() && self.retry_at.is_none())
+    }
+
     /// Whether it is time to try again to open the store.
     pub(super) fn may_open(&self, now: Instant) -> bool {
         self.store.is_none() && self.retry_at.is_some_and(|at| now >= at)

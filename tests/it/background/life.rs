@@ -6,11 +6,14 @@ use std::os::unix::fs::FileTypeExt;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 
+use rusqlite::Connection;
 use rustix::process::Signal;
 
 use super::{Scene, TIMEOUT};
+use crate::sandbox::CODEMIE;
+use crate::support::mounts::with_mounts;
 use crate::support::processes;
-use crate::support::scripted::await_some;
+use crate::support::scripted::{self, Scripted, await_some};
 
 fn pid(record: &serde_json::Value, field: &str) -> i32 {
     record[field].as_i64().unwrap().try_into().unwrap()
@@ -273,4 +276,91 @@ fn home_that_cannot_be_used_starts_nothing() {
     assert_eq!((output.code, output.out.as_str()), (Some(126), ""), "{output:?}");
     assert!(output.err.contains("nothing is started"), "{output:?}");
     assert_eq!(processes::started_in(scene.sandbox.home()), Vec::<i32>::new());
+}
+
+#[test]
+fn home_that_cannot_be_written_starts_nothing() {
+    const CONVERSATION: &str = "7a276c6b-0000-4000-8000-00000000000b";
+    let scene = Scene::new();
+    let agent = scripted::install(&scene.sandbox);
+    let mut first = Scripted::start(&scene.sandbox, &agent, scene.sandbox.home(), &[]);
+    first.be(CONVERSATION);
+    first.order("say msg_1");
+    assert_eq!(first.exit(0), Some(0));
+    scene.sandbox.script("agent/claude", ": >\"$HOME/started\"; exec sleep 1000");
+    let script = r#"
+        export CODEMIE_REAL_CLAUDE="$HOME/agent/claude"
+        mount --bind .codemie .codemie; mount -o remount,ro,bind .codemie
+        code=0; "$codemie" run --detach claude || code=$?; echo "run $code"
+        code=0; "$codemie" resume --detach CONVERSATION || code=$?; echo "resume $code"
+        code=0; CODEMIE_HOME="$PWD/.codemie/none" "$codemie" run --detach claude || code=$?; echo "no folder $code"
+    "#;
+    let Some(output) = with_mounts(&scene.sandbox, &script.replace("CONVERSATION", CONVERSATION)) else {
+        return;
+    };
+    assert_eq!(output.out, "run 126\nresume 126\nno folder 126\n", "{output:?}");
+    assert_eq!(output.err.matches("nothing is started in the background").count(), 3, "{output:?}");
+    assert!(output.err.contains("the database cannot be written"), "{output:?}");
+    assert!(!scene.sandbox.path("started").exists());
+    assert_eq!(processes::started_in(scene.sandbox.home()), Vec::<i32>::new());
+}
+
+#[test]
+fn locked_store_starts_nothing() {
+    let scene = Scene::new();
+    assert_eq!(scene.codemie(&["list"]).0, Some(0), "makes the store");
+    let mut conn = Connection::open(scene.home().database()).unwrap();
+    let lock = conn.transaction_with_behavior(rusqlite::TransactionBehavior::Immediate).unwrap();
+    let (code, out, err) = scene.codemie(&["run", "--detach", "--", "sleep", "1000"]);
+    drop(lock);
+    assert_eq!((code, out.as_str()), (Some(126), ""), "{err}");
+    assert!(err.contains("nothing is started") && err.contains("stayed locked"), "{err}");
+    assert_eq!(processes::started_in(scene.sandbox.home()), Vec::<i32>::new());
+}
+
+#[test]
+fn program_whose_session_the_store_refuses_is_ended_and_no_id_is_printed() {
+    let scene = Scene::new();
+    assert_eq!(scene.codemie(&["list"]).0, Some(0), "makes the store");
+    let conn = Connection::open(scene.home().database()).unwrap();
+    conn.execute_batch(
+        "CREATE TRIGGER refuse BEFORE INSERT ON session BEGIN SELECT RAISE(ABORT, 'no more'); END",
+    )
+    .unwrap();
+    // One that ends by itself before anybody notices, and one that does not, with a daemon beside it.
+    for (script, said) in [("exit 3", "with code 3"), ("setsid sleep 1000 & exec sleep 1000", "no more")] {
+        let (code, out, err) = scene.codemie(&["run", "--detach", "--", "sh", "-c", script]);
+        assert_eq!((code, out.as_str()), (Some(126), ""), "{err}");
+        assert!(
+            err.contains("nothing runs in the background") && err.contains("no more") || err.contains(said),
+            "{err}"
+        );
+        await_some("nothing is left", || {
+            let left = processes::started_in(scene.sandbox.home());
+            left.iter()
+                .all(|pid| processes::process(*pid).is_none_or(|process| process.state == 'Z'))
+                .then_some(())
+        });
+    }
+    assert_eq!(scene.codemie(&["list", "--all", "--json"]).1.trim(), "[]");
+}
+
+#[test]
+fn id_that_is_printed_with_few_descriptors_is_that_of_a_session() {
+    let scene = Scene::new();
+    assert_eq!(scene.codemie(&["list"]).0, Some(0), "makes the store");
+    for limit in 8..40 {
+        let script = format!("ulimit -n {limit}; exec \"$0\" run --detach -- sleep 1000");
+        let mut command = scene.sandbox.command("sh");
+        let output = crate::sandbox::output_of(command.args(["-c", &script, CODEMIE]));
+        let known = output.code == Some(0);
+        assert_eq!(known, !output.out.is_empty(), "with {limit}: {output:?}");
+        assert!(known || !output.err.is_empty(), "with {limit}: {output:?}");
+        if known {
+            assert_eq!(scene.record(output.out.trim())["status"], "active", "with {limit}");
+            assert_eq!(scene.codemie(&["stop", output.out.trim()]).0, Some(0), "with {limit}");
+        }
+        let left = processes::started_in(scene.sandbox.home());
+        assert!(left.is_empty(), "with {limit}: {left:?} {output:?}");
+    }
 }

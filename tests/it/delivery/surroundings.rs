@@ -1,7 +1,6 @@
 //! A full disk, a home that cannot be written, a clock that is set back: agents run, and what was recorded is delivered
 //! when it can be.
 
-use std::process::Command;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use codemie::forward::{Drain, Idle, Pace};
@@ -10,25 +9,8 @@ use wire::Timestamp;
 
 use super::{backend, first, honest, sinks};
 use crate::commands::World;
-use crate::sandbox::{CODEMIE, CommandOutput, output_of};
-use crate::support::agents::left_out;
+use crate::support::mounts::with_mounts;
 use crate::support::receiver::Reply;
-
-/// Runs a script as root of a mount namespace of its own; `None`, said why, where that is not permitted.
-fn with_mounts(world: &World, script: &str) -> Option<CommandOutput> {
-    let way = ["-m", "-Urm"].into_iter().find(|way| {
-        let tried =
-            Command::new("unshare").args([way, "--", "mount", "-t", "tmpfs", "none", "/mnt"]).output();
-        tried.is_ok_and(|output| output.status.success())
-    });
-    let Some(way) = way else {
-        left_out("mounting is not permitted here");
-        return None;
-    };
-    let mut command = world.sandbox.command("unshare");
-    command.args([way, "--", "sh", "-euc", script]).env("codemie", CODEMIE).env("CODEMIE_QUIET", "1");
-    Some(output_of(&mut command))
-}
 
 #[test]
 fn agent_runs_on_a_full_disk_and_no_event_is_lost() {
@@ -47,7 +29,7 @@ fn agent_runs_on_a_full_disk_and_no_event_is_lost() {
         "$codemie" sync --timeout 20s; echo "free $?"
         "$codemie" list --json | grep -c '"sessionId"'
     "#;
-    let Some(output) = with_mounts(&world, script) else { return };
+    let Some(output) = with_mounts(&world.sandbox, script) else { return };
     assert_eq!(output.out, "it runs\ncode 5\nfull 1\nfree 0\n2\n", "{output:?}");
     let sessions = ledger.sessions();
     assert!(sessions.len() == 2 && sessions.values().all(|session| session.complete), "{sessions:?}");
@@ -67,7 +49,7 @@ fn agent_runs_with_a_read_only_home() {
         mount -o remount,rw,bind .codemie
         "$codemie" sync --timeout 20s; echo "sync $?"
     "#;
-    let Some(output) = with_mounts(&world, script) else { return };
+    let Some(output) = with_mounts(&world.sandbox, script) else { return };
     assert_eq!(output.out, "it runs\ncode 5\nsync 1\nsync 0\n", "{output:?}");
     assert_eq!(ledger.events().len(), 4);
 }

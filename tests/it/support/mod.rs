@@ -8,6 +8,7 @@ pub(crate) mod http;
 pub(crate) mod invented;
 pub(crate) mod ledger;
 pub(crate) mod mailbox;
+pub(crate) mod mounts;
 pub(crate) mod postgres;
 pub(crate) mod processes;
 pub(crate) mod pty;
