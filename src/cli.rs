@@ -247,6 +247,9 @@ pub struct RunOptions {
     /// The id of the session, chosen by the caller
     #[arg(long, hide = true, requires = "detach", value_name = "ID")]
     pub session: Option<SessionId>,
+    /// `codemie mcp` starts it: it ends when nobody needs it any more
+    #[arg(long, hide = true, requires = "detach")]
+    pub through_mcp: bool,
 }
 
 /// How long something may take; a bare number is seconds.

@@ -620,6 +620,9 @@ pub struct Resume {
     /// With --detach: print the id as JSON, with a cursor for `codemie wait`
     #[arg(long, requires = "detach")]
     pub json: bool,
+    /// `codemie mcp` starts it: it ends when nobody needs it any more
+    #[arg(long, hide = true, requires = "detach")]
+    pub through_mcp: bool,
     /// Send its calls through the proxy
     #[arg(long)]
     pub proxy: bool,

@@ -106,8 +106,13 @@ fn resume(session: &str, args: &Resume, agent_args: &[OsString], home: &Home) ->
             )
         })?;
     }
-    let options =
-        RunOptions { detach: args.detach, json: args.json, proxy: args.proxy, ..RunOptions::default() };
+    let options = RunOptions {
+        detach: args.detach,
+        json: args.json,
+        through_mcp: args.through_mcp,
+        proxy: args.proxy,
+        ..RunOptions::default()
+    };
     Ok(run::run(&options, LaunchTarget::Agent(agent), line))
 }
 

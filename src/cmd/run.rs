@@ -151,7 +151,7 @@ fn detach(
         origin,
         agent,
         size,
-        limits: host::Limits { idle, total },
+        limits: host::Limits { idle, unneeded: config.mcp.idle_limit.filter(|_| options.through_mcp), total },
         osc9: config.notify.osc9,
         companion,
     };

@@ -15,6 +15,8 @@ pub enum Kind {
     Secret,
     /// `10s`, `500ms`, `2m`.
     Time,
+    /// The same, or 0 for never.
+    Limit,
     Count,
     /// `120x40`: columns and rows.
     Size,
@@ -305,6 +307,13 @@ pub const KEYS: &[Key] = &[
         about: "how deep sessions may start sessions through codemie mcp",
     },
     Key {
+        name: "mcp.idleLimit",
+        kind: Kind::Limit,
+        variable: None,
+        default: "2h",
+        about: "stop a session of codemie mcp that is idle, with nobody attached or waiting, for so long; 0 for never",
+    },
+    Key {
         name: "mcp.genie.*",
         kind: Kind::List,
         variable: None,
@@ -318,6 +327,11 @@ pub fn size(text: &str) -> Option<(u16, u16)> {
     let (columns, rows) = text.trim().split_once(['x', 'X'])?;
     let side = |text: &str| text.parse().ok().filter(|side| (2..=1000).contains(side));
     Some((side(columns)?, side(rows)?))
+}
+
+/// A time after which something ends; zero for never.
+pub fn limit(text: &str) -> Option<std::time::Duration> {
+    if text.trim() == "0" { Some(std::time::Duration::ZERO) } else { length(text) }
 }
 
 /// The setting that `key` (`agent.claude.path`) is one of.
@@ -398,6 +412,7 @@ impl Kind {
             },
             Self::Choice(choices) if !choices.contains(&text) => Err(self.expected()),
             Self::Time if length(text).is_none() => Err(self.expected()),
+            Self::Limit if limit(text).is_none() => Err(self.expected()),
             Self::Size if size(text).is_none() => Err(self.expected()),
             Self::Count => match text.trim().parse::<u32>() {
                 Ok(count) => Ok(i64::from(count).into()),
@@ -408,9 +423,13 @@ impl Kind {
                 self.accept(&Item::Value(list))
             }
             Self::Chord if text.parse::<Chord>().is_err() => Err(self.expected()),
-            Self::Choice(_) | Self::Text | Self::Secret | Self::Time | Self::Size | Self::Chord => {
-                Ok(text.into())
-            }
+            Self::Choice(_)
+            | Self::Text
+            | Self::Secret
+            | Self::Time
+            | Self::Limit
+            | Self::Size
+            | Self::Chord => Ok(text.into()),
         }
     }
 
@@ -421,6 +440,8 @@ impl Kind {
             Self::Flag => value.is_bool(),
             Self::Text | Self::Secret => value.is_str(),
             Self::Time => value.as_str().is_some_and(|text| length(text).is_some()),
+            Self::Limit if value.as_integer() == Some(0) => return Ok("0".into()),
+            Self::Limit => value.as_str().is_some_and(|text| limit(text).is_some()),
             Self::Size => value.as_str().is_some_and(|text| size(text).is_some()),
             Self::Chord => value.as_str().is_some_and(|text| text.parse::<Chord>().is_ok()),
             Self::Count => value.as_integer().is_some_and(|count| u32::try_from(count).is_ok()),
@@ -435,6 +456,7 @@ impl Kind {
             Self::Flag => "must be true or false".to_owned(),
             Self::Text | Self::Secret => "must be a text in quotes".to_owned(),
             Self::Time => "must be a time like \"10s\", \"500ms\" or \"2m\"".to_owned(),
+            Self::Limit => "must be a time like \"10s\", \"500ms\" or \"2m\", or 0 for never".to_owned(),
             Self::Count => "must be a whole number".to_owned(),
             Self::Size => "must be columns and rows like \"120x40\"".to_owned(),
             Self::List => "must be texts in brackets, like [\"--model *\"]".to_owned(),

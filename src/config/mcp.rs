@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
+use std::time::Duration;
 
 use toml_edit::Value;
 
-use super::Settings;
-use super::keys::ALLOW_ANSWERS;
+use super::{Settings, keys};
 
 /// The table that holds one command line per name, for `codemie mcp --compat genie`.
 const GENIE: &str = "mcp.genie";
@@ -23,6 +23,8 @@ pub struct McpConfig {
     pub max_sessions: u32,
     /// How deep sessions may start sessions.
     pub max_depth: u32,
+    /// How long a session that was started here may be idle while nobody needs it; `None`: for ever.
+    pub idle_limit: Option<Duration>,
     /// Command lines by name.
     pub genie: BTreeMap<String, Vec<String>>,
 }
@@ -33,9 +35,14 @@ impl McpConfig {
         Self {
             any_folder: settings.flag("mcp.anyFolder"),
             allow_args: settings.list("mcp.allowArgs"),
-            allow_answers: settings.flag(ALLOW_ANSWERS),
+            allow_answers: settings.flag(keys::ALLOW_ANSWERS),
             max_sessions: settings.count("mcp.maxSessions"),
             max_depth: settings.count("mcp.maxDepth"),
+            idle_limit: settings
+                .text("mcp.idleLimit")
+                .as_deref()
+                .and_then(keys::limit)
+                .filter(|limit| !limit.is_zero()),
             genie: names
                 .into_iter()
                 .map(|name| {

@@ -28,10 +28,12 @@ const SETTLED: Duration = Duration::from_millis(20);
 /// And after this long however it goes on.
 const READ_AT_LEAST: Duration = Duration::from_millis(150);
 
-/// How long a session may be idle, and how long it may run at all; `None`: for ever.
+/// How long a session may be idle, how long it may be idle while nobody is attached or waits, and how long it may run at all;
+/// `None`: for ever.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Limits {
     pub idle: Option<Duration>,
+    pub unneeded: Option<Duration>,
     pub total: Option<Duration>,
 }
 
@@ -66,6 +68,8 @@ pub(super) struct LiveSession {
     unread_output: Option<(Instant, Instant)>,
     last_output: Option<Instant>,
     viewer_keys: u64,
+    /// When somebody was attached or waited, or a text was on its way, last.
+    needed_at: Timestamp,
     ended: bool,
     state: LiveState,
     log: EventLog,
@@ -112,6 +116,7 @@ impl LiveSession {
             unread_output: None,
             last_output: None,
             viewer_keys: 0,
+            needed_at: now,
             ended: false,
             state,
             log,
@@ -221,8 +226,14 @@ impl LiveSession {
     }
 
     /// Looks at what has changed, types what is due, answers the clients that can be answered. `unwritten`: bytes that were typed and
-    /// that the program has not taken yet.
-    pub(super) fn step(&mut self, now: Instant, screen: &Screen, unwritten: usize) -> LiveStep {
+    /// that the program has not taken yet. `attached`: somebody looks at the session.
+    pub(super) fn step(
+        &mut self,
+        now: Instant,
+        screen: &Screen,
+        unwritten: usize,
+        attached: bool,
+    ) -> LiveStep {
         let mut step = LiveStep::default();
         let mut again: Vec<Instant> = Vec::new();
         if let Some((first, latest)) = self.unread_output {
@@ -251,6 +262,10 @@ impl LiveSession {
         again.extend(self.waits.deadline());
         step.notices = self.notify();
         let wall = SystemClock.now();
+        let needed = attached || self.has_sends() || !self.waits.is_empty();
+        if needed {
+            self.needed_at = wall;
+        }
         again.extend(self.log.due().map(|at| now + at.since(wall)));
         let (limit, at) = self.limit(now, wall);
         step.limit = limit;
@@ -397,7 +412,7 @@ impl LiveSession {
 
     /// Whether a limit is reached, and when to ask again.
     fn limit(&self, now: Instant, wall: Timestamp) -> (Option<&'static str>, Option<Instant>) {
-        let Limits { idle, total } = self.subject.limits;
+        let Limits { idle, unneeded, total } = self.subject.limits;
         let reached = |spent: Duration, limit: Option<Duration>| limit.is_some_and(|limit| spent >= limit);
         let running = now.saturating_duration_since(self.begun.0);
         if reached(running, total) {
@@ -409,8 +424,14 @@ impl LiveSession {
         if idle_for.is_some_and(|spent| reached(spent, idle)) {
             return (Some("host.idleLimit is reached"), None);
         }
+        let unneeded_for = idle_for.map(|spent| spent.min(wall.since(self.needed_at)));
+        if unneeded_for.is_some_and(|spent| reached(spent, unneeded)) {
+            return (Some("mcp.idleLimit is reached"), None);
+        }
         let ends = total.map(|limit| self.begun.0 + limit);
-        let idles = idle.zip(idle_for).map(|(limit, spent)| now + limit.saturating_sub(spent));
+        let idles = [(idle, idle_for), (unneeded, unneeded_for)]
+            .into_iter()
+            .filter_map(|(limit, spent)| Some(now + limit?.saturating_sub(spent?)));
         (None, ends.into_iter().chain(idles).min())
     }
 }

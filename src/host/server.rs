@@ -408,7 +408,8 @@ impl Server {
             }
         }
         let now = Instant::now();
-        let step = self.parts.live.step(now, &self.screen, self.parts.pump.unwritten());
+        let attached = self.viewers() > 0;
+        let step = self.parts.live.step(now, &self.screen, self.parts.pump.unwritten(), attached);
         if !step.keys.is_empty() {
             self.parts.pump.type_keys(&step.keys);
         }

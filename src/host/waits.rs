@@ -95,8 +95,7 @@ impl<C: Clone + PartialEq> Waits<C> {
         self.waiting.retain(|waiting| waiting.client != *client);
     }
 
-    #[cfg(test)]
-    fn is_empty(&self) -> bool {
+    pub fn is_empty(&self) -> bool {
         self.waiting.is_empty()
     }
 }

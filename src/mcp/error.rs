@@ -50,9 +50,11 @@ spelled!(
 #[error("{code}: {message}; {next}")]
 pub struct ToolError {
     #[schemars(with = "String")]
+    /// Why, in one word that keeps its meaning
     pub code: ErrorCode,
+    /// Why, in words
     pub message: String,
-    /// What the caller can do about it.
+    /// What the caller can do about it
     pub next: String,
 }
 

@@ -85,8 +85,10 @@ arguments! {
         choice: u32,
     }
     WaitForSession {
-        /// Id, name, the agent's session id, or at least 4 characters of an id
-        session: String,
+        /// Id, name, the agent's session id, or at least 4 characters of an id; this, or `sessions`
+        session: Option<String>,
+        /// The same for several sessions: the answer is about the first of them that has something, and its cursor goes on with all
+        sessions: Option<Vec<String>>,
         /// What to wait for; by default any of them
         #[serde(default)]
         #[schemars(with = "Option<Vec<MomentSchema>>")]
@@ -160,27 +162,33 @@ impl OneOrMore {
     }
 }
 
-/// [`Moment`], as a schema spells it.
+// How a schema spells a `Moment`. What documents these two types is read by callers.
 #[derive(JsonSchema)]
 #[serde(rename_all = "kebab-case")]
-#[schemars(crate = "rmcp::schemars")]
+#[schemars(crate = "rmcp::schemars", rename = "Moment")]
 #[expect(dead_code, reason = "only its schema is used")]
 enum MomentSchema {
+    /// Its agent has ended a turn, and the answer can be read
     TurnEnd,
+    /// It asks its user something
     NeedsInput,
+    /// It has ended
     Exit,
 }
 
-/// [`LiveState`], as a schema spells it.
+// How a schema spells a `LiveState`.
+/// What a session does
 #[derive(JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
+#[schemars(crate = "rmcp::schemars", rename = "State")]
 #[expect(dead_code, reason = "only its schema is used")]
 struct StateSchema {
     /// starting, dialog, working, needs-input, idle, unknown
     is: String,
     /// Milliseconds since 1970
     since: i64,
+    /// The reason to believe it, in words
     why: String,
+    /// Where that is seen
     source: Option<String>,
 }
 
@@ -355,7 +363,7 @@ impl ListedSession {
 pub fn input<T: JsonSchema + 'static>() -> Arc<JsonObject> {
     // Arguments are structs, so this always is an object's schema.
     let mut schema = Value::Object(schema_for_input::<T>().unwrap_or_default().as_ref().clone());
-    forget_formats(&mut schema);
+    forget_names(&mut schema);
     Arc::new(schema.as_object().cloned().unwrap_or_default())
 }
 
@@ -384,18 +392,22 @@ fn either(mut schema: JsonObject) -> Arc<JsonObject> {
     let fields = ["code", "message", "next"];
     schema.insert("anyOf".to_owned(), json!([answer, { "required": fields }]));
     let mut schema = Value::Object(schema);
-    forget_formats(&mut schema);
+    forget_names(&mut schema);
     Arc::new(schema.as_object().cloned().unwrap_or_default())
 }
 
-/// Formats of numbers (`uint32`) are Rust's own, and clients complain about those they do not know.
-fn forget_formats(schema: &mut Value) {
+/// What is of the source alone: formats of numbers (`uint32`), titles, which are names of types, and where a text was broken into
+/// lines. Clients complain about formats that they do not know.
+fn forget_names(schema: &mut Value) {
     match schema {
         Value::Object(fields) => {
-            fields.retain(|name, value| name != "format" || !value.is_string());
-            fields.values_mut().for_each(forget_formats);
+            fields.retain(|name, value| !matches!(name.as_str(), "format" | "title") || !value.is_string());
+            if let Some(Value::String(about)) = fields.get_mut("description") {
+                *about = about.replace('\n', " ");
+            }
+            fields.values_mut().for_each(forget_names);
         }
-        Value::Array(values) => values.iter_mut().for_each(forget_formats),
+        Value::Array(values) => values.iter_mut().for_each(forget_names),
         _ => {}
     }
 }

@@ -25,8 +25,9 @@ use crate::store::Store;
 use system::clock::{Clock, SystemClock};
 use wire::{LiveState, RunId, SessionId};
 
-/// A launcher answers once its agent runs: milliseconds, and up to 20 s where the store is locked. One that takes longer hangs.
-const LAUNCH_TIMEOUT: Duration = Duration::from_secs(30);
+/// A launcher answers once its agent runs and the session is in the store: milliseconds, and up to 30 s where that is locked. One
+/// that takes longer hangs.
+const LAUNCH_TIMEOUT: Duration = Duration::from_secs(45);
 const LAUNCH_POLL: Duration = Duration::from_millis(5);
 
 /// A complaint of the launcher is a line or two.
@@ -66,7 +67,7 @@ pub trait LiveSessions: Send + Sync {
     fn answer(&self, to: Recipient, request: &AnswerRequest) -> Result<SendAnswer, RemoteError>;
 
     /// Also for a session in somebody's terminal, by its files.
-    fn wait(&self, target: &LiveTarget, wanted: &WaitFor) -> Result<Waited, WaitError>;
+    fn wait(&self, targets: &[LiveTarget], wanted: &WaitFor) -> Result<Waited, WaitError>;
 
     fn stop(&self, run: RunId, request: StopRequest) -> Result<StopAnswer, RemoteError>;
 }
@@ -125,9 +126,9 @@ impl LiveSessions for HostedSessions {
         answer(&self.home, to, request, SystemClock.now())
     }
 
-    fn wait(&self, target: &LiveTarget, wanted: &WaitFor) -> Result<Waited, WaitError> {
+    fn wait(&self, targets: &[LiveTarget], wanted: &WaitFor) -> Result<Waited, WaitError> {
         let mut store = Store::open(&self.home, SystemClock.now())?;
-        wait(&self.home, &mut store, &self.origin, std::slice::from_ref(target), wanted)
+        wait(&self.home, &mut store, &self.origin, targets, wanted)
     }
 
     fn stop(&self, run: RunId, request: StopRequest) -> Result<StopAnswer, RemoteError> {

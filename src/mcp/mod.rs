@@ -10,6 +10,7 @@ mod error;
 mod forms;
 mod genie;
 mod live;
+mod places;
 mod read;
 mod rules;
 mod scope;

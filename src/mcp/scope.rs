@@ -18,10 +18,9 @@ use crate::store::{self, Realm, SessionRow, View};
 use terminal::process::Processes;
 use wire::{Pid, RunId, SessionId};
 
-/// Which sessions a caller may see, start next to, speak to and end.
-///
-/// The default is the project: an orchestrator sees its colleagues in the same folder, and an agent with an injected prompt
-/// learns nothing about other projects.
+// The default is the project: an orchestrator sees its colleagues in the same folder, and an agent with an injected prompt learns
+// nothing about other projects.
+/// Which sessions a caller may see, start next to, speak to and end
 #[derive(
     Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, ValueEnum, Serialize, Deserialize, JsonSchema,
 )]

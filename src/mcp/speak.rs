@@ -12,7 +12,9 @@ use crate::live::events::Cursor;
 use crate::remote::RemoteError;
 use crate::remote::protocol::{SendRequest, StopRequest};
 use crate::remote::send::Recipient;
+use crate::report::live_target::LiveTarget;
 use crate::report::wait::WaitFor;
+use crate::store::SessionRow;
 use wire::{Moment, ProcessId};
 
 /// How long a message may take to be proved delivered.
@@ -22,6 +24,9 @@ const WAIT_TIMEOUT_MS: u64 = 50_000;
 const LONGEST_WAIT_MS: u64 = 600_000;
 /// A wait is made of shorter ones: after each the caller is told that it goes on, and one that nobody wants any more ends.
 const WAIT_PART: Duration = Duration::from_secs(5);
+
+/// Sessions that one call may wait for. Each is a connection to a host.
+const WAITED_SESSIONS: usize = 100;
 
 const GRACE_MS: u64 = 10_000;
 const LONGEST_GRACE_MS: u64 = 60_000;
@@ -65,13 +70,18 @@ impl Tools {
         let mut cursor = args.cursor.as_deref().map(wait_cursor).transpose()?;
         let until = args.until.map(OneOrMore::into_list).unwrap_or_default();
         let given = cursor.is_some();
+        let wanted = waited_sessions(args.session, args.sessions)?;
         loop {
-            let (row, run) = self.look(self.given.scope, |view, _, filter| {
-                let row = self.meant_session(view, filter, &args.session)?;
-                let run = self.live_run(view, &row)?;
-                Ok((row, run))
+            let (rows, targets) = self.look(self.given.scope, |view, _, filter| {
+                let (mut rows, mut targets) = (Vec::new(), Vec::new());
+                for session in &wanted {
+                    let row = self.meant_session(view, filter, session)?;
+                    targets.push(self.live_target(view, &row)?);
+                    rows.push(row);
+                }
+                Ok((rows, targets))
             })?;
-            let Some(run) = run else {
+            if let ([row], [LiveTarget { run: None, .. }]) = (&rows[..], &targets[..]) {
                 // It ended, and nothing else can happen to it.
                 return Ok(WaitedForSession {
                     result: Moment::Exit.to_string(),
@@ -81,26 +91,33 @@ impl Tools {
                     cursor: cursor.map(|cursor| cursor.to_string()),
                     answer: None,
                 });
-            };
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             let timeout = left.min(WAIT_PART);
             // Without a cursor of the caller's, what holds counts in every part.
-            let wanted = WaitFor { until: until.clone(), cursor: cursor.clone().filter(|_| given), timeout };
-            let waited = self.given.live.wait(&run.target, &wanted)?;
+            let part = WaitFor { until: until.clone(), cursor: cursor.clone().filter(|_| given), timeout };
+            let waited = self.given.live.wait(&targets, &part)?;
             let answer = waited.answer().map(str::to_owned);
             cursor = Some(waited.cursor);
             if waited.result.is_some() || left <= timeout || call.is_abandoned() {
+                let named = waited.redirected_from.map(|from| {
+                    let row = rows.iter().find(|row| row.id == from);
+                    row.map_or_else(|| from.to_string(), SessionRow::shown_id)
+                });
                 return Ok(WaitedForSession {
                     result: waited.result.map_or("pending", Moment::as_str).to_owned(),
                     session_id: waited.session.to_string(),
-                    redirected_from: waited.redirected_from.map(|_| row.shown_id()),
+                    redirected_from: named,
                     state: waited.state,
                     cursor: cursor.map(|cursor| cursor.to_string()),
                     answer,
                 });
             }
             let doing = waited.state.as_ref().map_or("it runs", |state| state.is.as_str());
-            (call.report)(format!("{}: {doing}", run.session.name));
+            (call.report)(match &targets[..] {
+                [target] => format!("{}: {doing}", target.session.name),
+                several => format!("{} sessions: nothing yet", several.len()),
+            });
         }
     }
 
@@ -148,6 +165,22 @@ impl Tools {
         }
         let alive = self.given.processes.alive(wrapper);
         alive.then(|| format!("codemie (pid {})", wrapper.pid)).into_iter().collect()
+    }
+}
+
+/// The sessions that a wait is for: one, or several.
+fn waited_sessions(one: Option<String>, several: Option<Vec<String>>) -> Result<Vec<String>, ToolError> {
+    let refused = |message: &str| {
+        let next = "give one session, or up to 100 sessions";
+        Err(ToolError::new(ErrorCode::InvalidArguments, message, next))
+    };
+    match (one, several) {
+        (Some(one), None) => Ok(vec![one]),
+        (None, Some(several)) if several.is_empty() => refused("sessions is empty"),
+        (None, Some(several)) if several.len() > WAITED_SESSIONS => refused("there are too many sessions"),
+        (None, Some(several)) => Ok(several),
+        (None, None) => refused("it is not said which session to wait for"),
+        (Some(_), Some(_)) => refused("session and sessions exclude each other"),
     }
 }
 

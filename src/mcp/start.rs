@@ -10,8 +10,9 @@ use super::claims::{self, StartClaim};
 use super::error::{ErrorCode, ToolError};
 use super::forms::{ResumeSession, StartSession, StartedSession};
 use super::live::{LaunchFailure, LaunchLine};
+use super::places::{NoPlace, Place, Starter};
 use super::rules;
-use super::scope::{Caller, Scope, active_below, depth};
+use super::scope::{Caller, Scope, depth};
 use super::tools::{Meant, StartedHere, Tools};
 use crate::agent::Agent;
 use crate::launch::resume::Resumable;
@@ -105,9 +106,10 @@ impl Tools {
         caller: &Caller,
         folder: std::path::PathBuf,
     ) -> Result<SessionId, ToolError> {
-        self.check_limits()?;
-        let mut args: Vec<OsString> =
-            ["run", "--detach", "--session", &session.to_string()].map(OsString::from).into();
+        let place = self.take_place(Some(session))?;
+        let mut args: Vec<OsString> = ["run", "--detach", "--through-mcp", "--session", &session.to_string()]
+            .map(OsString::from)
+            .into();
         if let Some(name) = &start.name {
             args.extend([OsString::from("--name"), name.into()]);
         }
@@ -116,7 +118,9 @@ impl Tools {
         let here = StartedHere { agent: start.agent.clone(), name: start.name.clone() };
         // Known before the answer: a question that comes first is answered with "pending".
         self.started().insert(session, here.clone());
-        match self.given.live.launch(&line) {
+        let launched = self.given.live.launch(&line);
+        self.settle_place(place, &launched);
+        match launched {
             Ok(answered) => {
                 self.started().insert(answered, here);
                 Ok(answered)
@@ -130,10 +134,14 @@ impl Tools {
         }
     }
 
-    fn claim(&self, key: &str, request: &str, session: SessionId) -> Result<StartClaim, ToolError> {
+    /// This server, as others know it.
+    fn server(&self) -> ProcessId {
         let pid = self.given.server;
-        let start = self.given.processes.start_time(pid).unwrap_or(StartTime(0));
-        let (server, now) = (ProcessId { pid, start }, SystemClock.now());
+        ProcessId { pid, start: self.given.processes.start_time(pid).unwrap_or(StartTime(0)) }
+    }
+
+    fn claim(&self, key: &str, request: &str, session: SessionId) -> Result<StartClaim, ToolError> {
+        let (server, now) = (self.server(), SystemClock.now());
         self.with_store(|store| Ok(claims::claim(store.store(), key, request, session, server, now)?))
     }
 
@@ -190,15 +198,14 @@ impl Tools {
         }
     }
 
-    /// How many sessions may run at once, and how deep they may start each other.
-    fn check_limits(&self) -> Result<(), ToolError> {
+    /// A place for one more session: so many may run at once, and start each other so deep.
+    fn take_place(&self, session: Option<SessionId>) -> Result<Place, ToolError> {
         let (max_sessions, max_depth) = (self.given.config.max_sessions, self.given.config.max_depth);
-        let (deep, running) = self.look(Scope::All, |view, caller, _| {
-            let Some(own) = caller.session(view)? else { return Ok((0, 0)) };
+        let (deep, top) = self.look(Scope::All, |view, caller, _| {
+            let Some(own) = caller.session(view)? else { return Ok((0, None)) };
             let (deep, top) = depth(view, &own)?;
-            Ok((deep, active_below(view, top.n)?))
+            Ok((deep, Some((top.n, top.id))))
         })?;
-        let started = self.running_from_here()?;
         if deep >= max_depth {
             return Err(ToolError::new(
                 ErrorCode::TooDeep,
@@ -206,26 +213,30 @@ impl Tools {
                 "do the work in this session; the user may raise mcp.maxDepth",
             ));
         }
-        if running.max(started) >= max_sessions {
-            return Err(ToolError::new(
+        let (starter, processes) = (Starter { top, server: self.server() }, &*self.given.processes);
+        let taken = self.with_store(|store| {
+            let now = SystemClock.now();
+            Ok(Place::take(store.store(), &starter, max_sessions, session, processes, now)?)
+        })?;
+        taken.map_err(|NoPlace(running)| {
+            ToolError::new(
                 ErrorCode::TooManySessions,
-                format!("{} sessions are running already", running.max(started)),
+                format!("{running} sessions are running already"),
                 "wait for one to end, or end one; the user may raise mcp.maxSessions",
-            ));
-        }
-        Ok(())
+            )
+        })
     }
 
-    /// Active sessions that this server has started.
-    fn running_from_here(&self) -> Result<u32, ToolError> {
-        let ids: Vec<SessionId> = self.started().keys().copied().collect();
-        self.look(Scope::All, |view, _, _| {
-            let mut running = 0;
-            for id in ids {
-                running += u32::from(view.session(id)?.is_some_and(|row| row.is_active()));
-            }
-            Ok(running)
-        })
+    /// What became of the start that a place was taken for. One that nobody knows the outcome of keeps it for a while.
+    fn settle_place(&self, place: Place, launched: &Result<SessionId, LaunchFailure>) {
+        let settled = self.with_store(|store| match launched {
+            Ok(session) => Ok(place.keep(store.store(), *session)?),
+            Err(LaunchFailure::Refused(_)) => Ok(place.give_back(store.store())?),
+            Err(LaunchFailure::Unknown(_)) => Ok(()),
+        });
+        if let Err(error) = settled {
+            tracing::warn!("a place among the running sessions was not settled: {error}");
+        }
     }
 
     pub(super) fn resume_session(&self, args: &ResumeSession) -> Result<StartedSession, ToolError> {
@@ -249,14 +260,17 @@ impl Tools {
             ToolError::new(ErrorCode::NotResumable, error.to_string(), "start_session begins a new one")
         };
         let (agent, _) = resumable.target().map_err(not_resumable)?;
-        self.check_limits()?;
         // The `--` is codemie's own: what follows it, another one included, is the agent's.
-        let mut line: Vec<OsString> = ["resume", "--detach", &wanted, "--"].map(OsString::from).into();
+        let mut line: Vec<OsString> =
+            ["resume", "--detach", "--through-mcp", &wanted, "--"].map(OsString::from).into();
         line.extend(prompt_arguments(agent, args.prompt.as_deref())?);
         let folder =
             resumable.folder.filter(|folder| folder.is_dir()).unwrap_or_else(|| caller.folder.clone());
         let line = LaunchLine { args: line, folder: folder.clone(), parent: caller.run.map(|run| run.id) };
-        let session = self.given.live.launch(&line).map_err(|failure| not_started(&failure))?;
+        let place = self.take_place(None)?;
+        let launched = self.given.live.launch(&line);
+        self.settle_place(place, &launched);
+        let session = launched.map_err(|failure| not_started(&failure))?;
         let name = Some(resumable.name);
         self.started().insert(session, StartedHere { agent: agent.name().to_owned(), name: name.clone() });
         Ok(StartedSession {

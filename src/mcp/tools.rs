@@ -91,7 +91,6 @@ pub struct LiveRun {
     pub session: SessionRow,
     /// The session that was asked for, where that is another one.
     pub redirected_from: Option<String>,
-    pub target: LiveTarget,
 }
 
 impl Tools {
@@ -247,20 +246,25 @@ impl Tools {
         by_id.or_else(by_name).map(|(id, started)| (*id, started.clone()))
     }
 
+    /// Where a live tool that names this session goes; without a run whose process has gone.
+    pub(super) fn live_target(&self, view: &View<'_>, row: &SessionRow) -> Result<LiveTarget, store::Error> {
+        let mut target = LiveTarget::of(view, &self.given.home, row.clone())?;
+        target.run.take_if(|run| !self.given.processes.alive(run.wrapper));
+        Ok(target)
+    }
+
     /// The run that a session is in, or the one that has gone on from it to another session.
     pub(super) fn live_run(
         &self,
         view: &View<'_>,
         row: &SessionRow,
     ) -> Result<Option<LiveRun>, store::Error> {
-        let target = LiveTarget::of(view, &self.given.home, row.clone())?;
-        let run = target.run.clone().filter(|run| self.given.processes.alive(run.wrapper));
-        Ok(run.map(|run| LiveRun {
+        let target = self.live_target(view, row)?;
+        Ok(target.run.map(|run| LiveRun {
             id: run.id,
             wrapper: run.wrapper,
-            session: target.session.clone(),
+            session: target.session,
             redirected_from: target.redirected_from.map(|_| row.shown_id()),
-            target,
         }))
     }
 }
@@ -342,8 +346,8 @@ pub fn list(genie: bool, answers: bool) -> Vec<Tool> {
         "Read a session's conversation by pages, the end first. Without a conversation yet: its screen.";
     let send = "Send a message to a background session, as its user would type it. \
                 Answers what became of it: accepted, queued, turn_started, rejected, unknown.";
-    let wait = "Wait until a background session has finished its turn, needs input or has ended. \
-                Answers pending with a cursor when the time is up: call it again with that cursor.";
+    let wait = "Wait until a background session, or the first of several, has finished its turn, needs input or \
+                has ended. Answers pending with a cursor when the time is up: call it again with that cursor.";
     let mut tools = vec![
         acts(
             tool(

@@ -49,6 +49,19 @@ impl Processes for Ancestry {
     }
 }
 
+/// A server that is inside of no session.
+struct Outside;
+
+impl Processes for Outside {
+    fn start_time(&self, pid: Pid) -> Option<StartTime> {
+        if pid == SERVER { Some(StartTime(1)) } else { SystemProcesses.start_time(pid) }
+    }
+
+    fn parent(&self, _: Pid) -> Option<Pid> {
+        None
+    }
+}
+
 struct GivenIds(SessionId);
 
 impl Ids for GivenIds {
@@ -72,6 +85,8 @@ struct Hosts {
     /// What every agent asks.
     dialog: Mutex<Option<Dialog>>,
     waits: Mutex<Vec<Option<Moment>>>,
+    /// How many sessions each wait was for.
+    waited_for: Mutex<Vec<usize>>,
 }
 
 fn state(is: Activity) -> LiveState {
@@ -131,7 +146,9 @@ impl LiveSessions for SharedHosts {
         Ok(SendAnswer { result, why, session: None, cursor: "c1".into() })
     }
 
-    fn wait(&self, target: &LiveTarget, _: &WaitFor) -> Result<Waited, WaitError> {
+    fn wait(&self, targets: &[LiveTarget], _: &WaitFor) -> Result<Waited, WaitError> {
+        self.0.waited_for.lock().unwrap().push(targets.len());
+        let target = targets.iter().find(|target| target.run.is_some()).unwrap();
         self.screen(target.run.as_ref().unwrap().id)?;
         let mut waits = self.0.waits.lock().unwrap();
         let result = if waits.is_empty() { None } else { waits.remove(0) };
@@ -188,11 +205,17 @@ impl Bench {
         let root = folder.path().canonicalize().unwrap();
         std::fs::create_dir_all(root.join("project/sub")).unwrap();
         let hosts = Arc::new(Hosts::default());
-        let tools = Self::server(&root, scope, config, &hosts);
+        let tools = Self::server(&root, scope, config, &hosts, Box::new(Ancestry));
         Self { tools, hosts, folder }
     }
 
-    fn server(root: &Path, scope: Scope, config: McpConfig, hosts: &Arc<Hosts>) -> Tools {
+    fn server(
+        root: &Path,
+        scope: Scope,
+        config: McpConfig,
+        hosts: &Arc<Hosts>,
+        processes: Box<dyn Processes + Send + Sync>,
+    ) -> Tools {
         let home = Home::at(root.join("home"));
         let variables = [("HOME".into(), root.as_os_str().to_owned())];
         Tools::new(Surroundings {
@@ -201,7 +224,7 @@ impl Bench {
             scope,
             config,
             server: SERVER,
-            processes: Box::new(Ancestry),
+            processes,
             live: Box::new(SharedHosts(Arc::clone(hosts), home)),
         })
     }
@@ -209,7 +232,13 @@ impl Bench {
     /// Another server of the same user.
     fn another(&self) -> Tools {
         let config = self.tools.given.config.clone();
-        Self::server(&self.root(), self.tools.given.scope, config, &self.hosts)
+        Self::server(&self.root(), self.tools.given.scope, config, &self.hosts, Box::new(Ancestry))
+    }
+
+    /// One that is inside of no session.
+    fn outside(&self) -> Tools {
+        let config = self.tools.given.config.clone();
+        Self::server(&self.root(), self.tools.given.scope, config, &self.hosts, Box::new(Outside))
     }
 
     fn limits(max_sessions: u32, max_depth: u32) -> McpConfig {
@@ -286,7 +315,7 @@ fn a_session_is_started_in_the_callers_folder_under_an_id_chosen_before() {
     let lines = bench.lines();
     let words: Vec<&str> = lines[0].args.iter().map(|arg| arg.to_str().unwrap()).collect();
     let id = started["sessionId"].as_str().unwrap();
-    assert_eq!(words, ["run", "--detach", "--session", id, "--name", "helper", "claude"]);
+    assert_eq!(words, ["run", "--detach", "--through-mcp", "--session", id, "--name", "helper", "claude"]);
     assert_eq!((&lines[0].folder, lines[0].parent), (&bench.root().join("project"), Some(own)));
     drop(lines);
     let listed = bench.call("list_sessions", json!({"active": true, "scope": "mine"})).unwrap();
@@ -394,6 +423,50 @@ fn sessions_are_limited_in_number_and_depth() {
     assert_eq!(bench.refused("start_session", json!({"agent": "claude"})), ErrorCode::TooManySessions);
     let flat = Bench::new(Scope::Project, Bench::limits(2, 0));
     assert_eq!(flat.refused("start_session", json!({"agent": "claude"})), ErrorCode::TooDeep);
+}
+
+#[test]
+fn number_of_sessions_is_limited_over_all_servers() {
+    let bench = Bench::new(Scope::Project, Bench::limits(3, 1));
+    let servers = [bench.outside(), bench.outside()];
+    let started: Vec<Result<Value, ToolError>> = std::thread::scope(|threads| {
+        let calls: Vec<_> = servers
+            .iter()
+            .flat_map(|server| [server; 4])
+            .map(|server| threads.spawn(|| call(server, "start_session", json!({"agent": "claude"}))))
+            .collect();
+        calls.into_iter().map(|call| call.join().unwrap()).collect()
+    });
+    let refused: Vec<ErrorCode> = started.iter().filter_map(|one| Some(one.as_ref().err()?.code)).collect();
+    assert_eq!(refused, [ErrorCode::TooManySessions; 5]);
+    // The run of one goes on in another session, that of another one ends: one place is free.
+    let [first, second] = [0, 1].map(|at| {
+        let ids: Vec<SessionId> =
+            started.iter().flatten().map(|one| one["sessionId"].as_str().unwrap().parse().unwrap()).collect();
+        ids[at]
+    });
+    let mut store = Store::open(&bench.tools.given.home, Timestamp(0)).unwrap();
+    let at = Timestamp::parse("2026-11-17T10:00:05Z").unwrap();
+    let run = |store: &mut Store, session| {
+        let run = store.read(|view| view.run_number(view.session(session)?.unwrap().run.unwrap()));
+        run.map(|run| run.unwrap().id).unwrap_or_else(|error: store::Error| panic!("{error}"))
+    };
+    let (first, second) = (run(&mut store, first), run(&mut store, second));
+    let clear = lifecycle::Transition { kind: wire::TransitionKind::Clear, binding: None, workspace: None };
+    store.write(|tx| lifecycle::transition(tx, at, &RandomIds, first, &clear)).unwrap();
+    let how = Ending { reason: wire::EndReason::Stopped, exit: None };
+    store.write(|tx| lifecycle::end(tx, at, second, how)).unwrap();
+    let again = |server| call(server, "start_session", json!({"agent": "claude"})).map(drop);
+    assert_eq!(again(&servers[1]), Ok(()));
+    assert_eq!(again(&servers[0]).unwrap_err().code, ErrorCode::TooManySessions);
+    // A start that is refused takes no place.
+    store
+        .write(|tx| lifecycle::end(tx, at, first, Ending { reason: wire::EndReason::Stopped, exit: None }))
+        .unwrap();
+    bench.hosts.refuses.store(true, Ordering::SeqCst);
+    assert_eq!(again(&servers[0]).unwrap_err().code, ErrorCode::StartFailed);
+    bench.hosts.refuses.store(false, Ordering::SeqCst);
+    assert_eq!(again(&servers[0]), Ok(()));
 }
 
 #[test]
@@ -555,6 +628,21 @@ fn a_wait_ends_with_what_it_waits_for_or_is_pending_with_a_cursor() {
         );
         assert_eq!(waited["state"]["is"], "working");
     }
+    bench.hosted("reviewer", "project");
+    bench.hosts.waits.lock().unwrap().push(Some(Moment::Exit));
+    let both = json!({"sessions": ["helper", "reviewer"], "timeout_ms": 0});
+    assert_eq!(bench.call("wait_for_session", both).unwrap()["result"], "exit");
+    assert_eq!(*bench.hosts.waited_for.lock().unwrap(), [1, 1, 2]);
+    for wrong in [
+        json!({}),
+        json!({"sessions": []}),
+        json!({"session": "helper", "sessions": ["reviewer"]}),
+        json!({"sessions": vec!["helper"; 101]}),
+    ] {
+        assert_eq!(bench.refused("wait_for_session", wrong), ErrorCode::InvalidArguments);
+    }
+    let hidden = json!({"sessions": ["helper", "nobody"]});
+    assert_eq!(bench.refused("wait_for_session", hidden), ErrorCode::NoSuchSession);
     let unknown = json!({"session": "helper", "until": "tea"});
     assert_eq!(bench.refused("wait_for_session", unknown), ErrorCode::InvalidArguments);
 }
@@ -584,7 +672,7 @@ fn genies_names_start_agents_and_configured_command_lines() {
     for (agent, expected) in [("shell", "-- sh -c cat"), ("claude", "claude")] {
         bench.call("run", json!({"agent": agent})).unwrap();
         let lines = bench.lines();
-        let line = &lines.last().unwrap().args[4..];
+        let line = &lines.last().unwrap().args[5..];
         let line: Vec<&str> = line.iter().map(|arg| arg.to_str().unwrap()).collect();
         assert_eq!(line.join(" "), expected);
     }
@@ -673,6 +761,58 @@ fn every_tool_has_schemas_for_its_arguments_and_answers() {
         assert!(tool.description.is_some_and(|about| about.len() > 20));
     }
     assert_eq!((list(false, false).len(), list(true, false).len(), list(true, true).len()), (8, 12, 13));
+}
+
+/// Every text in a schema that says what something is, with the way to it.
+fn descriptions(value: &Value, at: &str, found: &mut Vec<(String, String)>) {
+    match value {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                match value.as_str().filter(|_| name == "description") {
+                    Some(text) => found.push((at.to_owned(), text.to_owned())),
+                    None => descriptions(value, &format!("{at}/{name}"), found),
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| descriptions(value, at, found)),
+        _ => {}
+    }
+}
+
+#[test]
+fn descriptions_speak_to_a_caller_and_not_of_the_source() {
+    let listed = serde_json::to_value(list(true, true)).unwrap();
+    let mut found = Vec::new();
+    descriptions(&listed, "", &mut found);
+    assert!(found.len() > 100, "{}", found.len());
+    for (at, text) in found {
+        // `LiveState`, Option<String>, crate::mcp: a capital inside a word that begins with one, and what stands between words.
+        let is_type = |word: &str| {
+            let mut letters = word.chars();
+            letters.next().is_some_and(char::is_uppercase)
+                && word.chars().any(char::is_lowercase)
+                && letters.any(char::is_uppercase)
+        };
+        let words = text.split(|letter: char| !letter.is_alphanumeric());
+        let types: Vec<&str> = words.filter(|word| is_type(word)).collect();
+        assert_eq!(types, [""; 0], "{at}: {text}");
+        for source in ["[`", "`]", "::", "Option<", "Vec<", "schema spells", "serde", "\n"] {
+            assert!(!text.contains(source), "{at}: {text}");
+        }
+    }
+}
+
+/// What callers see. It changes with the tools alone: `CODEMIE_RECORD=1` writes it anew.
+#[test]
+fn listed_tools_are_those_of_the_fixture() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/mcp/tools.json");
+    let listed = serde_json::to_string_pretty(&list(true, true)).unwrap() + "\n";
+    if std::env::var_os("CODEMIE_RECORD").is_some() {
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, &listed).unwrap();
+    }
+    let recorded = std::fs::read_to_string(&path).unwrap();
+    assert!(listed == recorded, "{} differs; look at what CODEMIE_RECORD=1 changes in it", path.display());
 }
 
 #[test]

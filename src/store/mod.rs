@@ -88,7 +88,7 @@ pub use pruned::PrunedSession;
 pub use query::{Filter, Labelled, Show, Sort, StatusFilter};
 pub use quota::{QuotaRow, QuotaUseRow};
 pub use record::{Priced, RecordKind, RecordRow, StoredRecord};
-pub use request::{CLAIMED, Claim, NewRequest, REMEMBERED, RequestRow};
+pub use request::{CLAIMED, Claim, NewRequest, PLACE, REMEMBERED, RequestRow};
 pub use run::{NewRun, Realm, RunRow, Surroundings};
 pub use session::{NewSession, SessionRow, Workspace};
 pub use sink::{SinkCount, SinkRow};

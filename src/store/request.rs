@@ -54,6 +54,9 @@ pub enum Claim {
     Earlier(RequestRow),
 }
 
+/// The kind of request that stands for a session which `codemie mcp` has started: kept for as long as that runs, which may be days.
+pub const PLACE: &str = "place";
+
 /// The stage of a request that was claimed and has not come any further.
 pub const CLAIMED: &str = "claimed";
 
@@ -76,6 +79,12 @@ impl View<'_> {
     pub fn request(&self, kind: &str, key: &str) -> Result<Option<RequestRow>, Error> {
         self.maybe(&format!("SELECT {COLUMNS} FROM request WHERE kind = ?1 AND key = ?2"), [kind, key], read)
     }
+
+    /// All of a kind, each with its key.
+    pub fn requests(&self, kind: &str) -> Result<Vec<(String, RequestRow)>, Error> {
+        let sql = format!("SELECT {COLUMNS}, key FROM request WHERE kind = ?1 ORDER BY created_at, key");
+        self.all(&sql, [kind], |row| Ok((row.get(10)?, read(row)?)))
+    }
 }
 
 impl Tx<'_> {
@@ -83,7 +92,7 @@ impl Tx<'_> {
     pub fn claim_request(&self, request: &NewRequest<'_>, at: Timestamp) -> Result<Claim, Error> {
         let oldest =
             Timestamp(at.0.saturating_sub(i64::try_from(REMEMBERED.as_millis()).unwrap_or(i64::MAX)));
-        self.run("DELETE FROM request WHERE created_at < ?1", [oldest])?;
+        self.run("DELETE FROM request WHERE created_at < ?1 AND kind <> ?2", params![oldest, PLACE])?;
         if let Some(earlier) = self.request(request.kind, request.key)? {
             return Ok(Claim::Earlier(earlier));
         }
