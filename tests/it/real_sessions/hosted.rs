@@ -372,13 +372,6 @@ fn permissions_of_claude_2_1_325_are_answered() {
 }
 
 #[test]
-fn permissions_of_codex_are_answered() {
-    let Some(scene) = Scene::set(Agent::Codex) else { return };
-    let ask_first = ["-c", "approval_policy=\"untrusted\"", "-c", "sandbox_mode=\"read-only\""];
-    permissions_are_answered(Agent::Codex, &scene, &ask_first, "Yes");
-}
-
-#[test]
 fn permissions_of_gemini_are_answered() {
     let Some(scene) = Scene::set(Agent::Gemini) else { return };
     permissions_are_answered(Agent::Gemini, &scene, &["--approval-mode", "default"], "Allow once");
