@@ -148,9 +148,8 @@ fn one_cause_is_one_finding_for_all_agents() {
     assert_eq!(
         shell,
         [
-            "warn: login shell (bash) runs claude, codex without codemie",
-            "warn: interactive shell (bash) runs claude, codex without codemie",
-            "warn: here, the shims are not on PATH"
+            "warn: here, the shims are not on PATH",
+            "warn: interactive shell (bash) runs claude, codex without codemie"
         ]
     );
 }

@@ -72,12 +72,17 @@ impl Board {
     }
 
     /// Takes in what runs now. The chosen session stays chosen; after a `/clear` it is the one that its run is in then.
-    pub(super) fn show(&mut self, mut sessions: Vec<TopSession>) {
+    pub(super) fn show(&mut self, sessions: Vec<TopSession>) {
+        let before = self.chosen().map(|chosen| (chosen.line.row.id.clone(), chosen.run));
+        self.arrange(sessions, before);
+    }
+
+    /// Sorts and filters the sessions. `before`: the one that was chosen, and its run.
+    fn arrange(&mut self, mut sessions: Vec<TopSession>, before: Option<(String, Option<RunId>)>) {
         sessions.sort_by(|a, b| {
             let key = |session: &TopSession| (rank(session), session.line.row.started_at, session.line.row.n);
             key(a).cmp(&key(b))
         });
-        let before = self.chosen().map(|chosen| (chosen.line.row.id.clone(), chosen.run));
         let words: Vec<String> = self.filter.split_whitespace().map(str::to_lowercase).collect();
         (self.sessions, self.filtered_out) =
             sessions.into_iter().partition(|session| has_all(session, &words));
@@ -93,9 +98,10 @@ impl Board {
     }
 
     fn filter_again(&mut self) -> Action {
+        let before = self.chosen().map(|chosen| (chosen.line.row.id.clone(), chosen.run));
         let mut all = std::mem::take(&mut self.sessions);
         all.append(&mut self.filtered_out);
-        self.show(all);
+        self.arrange(all, before);
         Action::Moved
     }
 
@@ -407,6 +413,11 @@ pub(super) mod tests {
         assert_eq!(board.on_key(Key::Letter('s'), 5), Action::Nothing);
         assert_eq!(board.question.as_ref().map(|(_, name)| name.as_str()), Some("works"));
         board.on_key(Key::Letter('n'), 5);
+        board.on_key(Key::Escape, 5);
+        let chosen = board.chosen().map(|one| one.line.row.name.as_str());
+        assert_eq!((chosen, names(&board).len()), (Some("works"), 4), "the chosen one stays chosen");
+        keys(&mut board, "/works");
+        board.on_key(Key::Enter, 5);
         board.show(vec![session(1, "idle", Activity::Idle), session(7, "works-too", Activity::Working)]);
         assert_eq!(names(&board), ["works-too"], "what is new is filtered, too");
         assert_eq!(board.on_key(Key::Escape, 5), Action::Moved);
