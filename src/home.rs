@@ -12,8 +12,9 @@ use system::file::{create_private, is_absent};
 /// has for this one: agents look for their own files there, too.
 pub fn own_var(name: &str) -> Option<OsString> {
     let value = std::env::var_os(name);
-    if name == "HOME" && value.as_ref().is_none_or(|home| home.is_empty()) {
-        return std::env::home_dir().filter(|home| home.is_absolute()).map(PathBuf::into_os_string).or(value);
+    // An empty one was set by somebody, and is what the agent sees.
+    if name == "HOME" && value.is_none() {
+        return std::env::home_dir().filter(|home| home.is_absolute()).map(PathBuf::into_os_string);
     }
     value
 }

@@ -1,4 +1,4 @@
-//! `codemie top` over background sessions: they are attached to and stopped from there.
+//! `codemie top` over background sessions: they are read, sent texts, attached to and stopped from there.
 
 use super::Scene;
 use crate::sandbox::CODEMIE;
@@ -11,14 +11,24 @@ fn a_background_session_is_attached_to_and_stopped_from_top() {
     let terminal = Start::new([CODEMIE, "top"])
         .env("HOME", scene.sandbox.home())
         .env("PATH", "/usr/bin:/bin")
+        .env("PAGER", "sed s/ready/as-in-the-pager/; read -r line </dev/tty")
         .size(24, 100)
         .spawn();
     terminal.wait_text("1 active");
-    terminal.wait_text("in the background; Enter attaches this terminal");
+    terminal.wait_text("in the background; a attaches this terminal");
     // One that starts meanwhile is shown at once.
     scene.start("other", "sleep 600");
     terminal.wait_text("2 active");
     terminal.send("\r");
+    terminal.wait_text("as-in-the-pager");
+    terminal.send("\r");
+    terminal.wait_text("2 active");
+    // The way of `codemie send`, with its answer: only agents take prompts.
+    terminal.send("m");
+    terminal.wait_text("to talk: ");
+    terminal.send("hi\r");
+    terminal.wait_text("talk: rejected: ");
+    terminal.send("a");
     terminal.wait_text("ready");
     terminal.send("hello\r");
     terminal.wait_text("got hello");
