@@ -285,8 +285,6 @@ impl Chooser {
     }
 }
 
-/// How long a text is without its last letter.
-
 /// Lets a person choose on the terminal.
 pub fn choose(
     screen: &mut Fullscreen,
