@@ -169,6 +169,7 @@ mod tests {
                 message(Some("fix-auth"), "tool", "Bash curl proxy"),
             ],
             more: 1234,
+            more_unread: false,
             refused: Vec::new(),
         }
     }

@@ -17,15 +17,17 @@ impl Tools {
         rules::word("dialog", &args.dialog)?;
         let run = self.look(self.given.scope, |view, caller, filter| {
             let row = self.meant_session(view, filter, &args.session)?;
-            let run = self.live_run(view, &row)?.ok_or_else(|| has_ended(&row.name))?;
-            let Some(target) = &run.target.run else { return Err(has_ended(&row.name)) };
+            let (Some(run), Some(target)) = (self.live_run(view, &row)?, self.live_target(view, &row)?.run)
+            else {
+                return Err(has_ended(&row.name));
+            };
             // Without variables, like the caller itself: an agent could set those of its own server.
             let lineage = Lineage::of(self.given.server, None, &*self.given.processes, &is_shared_daemon);
             let by = match caller.run {
                 Some(caller) => Approver::Inside(caller.id),
                 None => lineage.approver(&view.live_runs()?, &Realm::here()),
             };
-            match refusal(view, by, &run.session, target, self.given.config.allow_answers)? {
+            match refusal(view, by, &run.session, &target, self.given.config.allow_answers)? {
                 Some(why) => Err(refused(why)),
                 None => Ok(run),
             }
