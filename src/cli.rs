@@ -232,7 +232,7 @@ pub struct RunOptions {
     /// The group to put it in
     #[arg(long, value_name = "GROUP", value_parser = checked(names::check_group))]
     pub group: Option<String>,
-    /// Print nothing after the agent has ended
+    /// Print nothing after the agent has ended: no time, tokens, cost (at list price)
     #[arg(long)]
     pub quiet: bool,
     /// Send its calls through the proxy: every one is counted, also those that no session file shows

@@ -28,6 +28,7 @@ pub use mcp::McpConfig;
 pub use proxy::ProxyConfig;
 
 use system::file::text_at_most;
+use wire::PicoDollars;
 
 /// More than anybody writes by hand; it is read on the way to exec.
 const MAX_BYTES: u64 = 4 << 20;
@@ -47,6 +48,8 @@ pub struct Config {
     pub budgets: Vec<Budget>,
     pub prices: PriceList,
     pub runaway: RunawayLimits,
+    /// What is paid a month for agents that are paid so.
+    pub plans: Vec<(String, PicoDollars)>,
     /// What `codemie statusline` prints.
     pub statusline_format: String,
     agents: Vec<(String, AgentConfig)>,
@@ -137,6 +140,13 @@ impl Config {
             budgets: budget::read(&mut settings, agents),
             prices: prices::read(&mut settings),
             runaway: RunawayLimits::read(&mut settings),
+            plans: agents
+                .iter()
+                .filter_map(|name| {
+                    let (price, _) = settings.get(&format!("plan.{name}.price"))?;
+                    Some(((*name).to_owned(), budget::amount(&Item::Value(price))?))
+                })
+                .collect(),
             statusline_format: settings.text(keys::STATUSLINE_FORMAT).unwrap_or_default(),
             agents: agents
                 .iter()

@@ -7,6 +7,7 @@ use crate::output::table::padded;
 use crate::output::tilde::at_home;
 use crate::output::wrap::wrap;
 use crate::output::{Colour, Style};
+use crate::report::plan::PlanWorth;
 use human::text::shorten;
 use wire::Activity;
 use wire::EndReason;
@@ -53,6 +54,16 @@ pub(super) fn state_or_status(
         Some(is) => (is.as_str(), colour_of_activity(is)),
         None => (human::status::word(status, reason), colour(status, reason)),
     }
+}
+
+/// What every sum of money is, once below a table; and what is paid by the month, if that is known.
+pub(super) fn at_list_price(worth: &[PlanWorth], style: Style) -> String {
+    let parts: Vec<String> = ["Costs are at list price".to_owned()]
+        .into_iter()
+        .chain(worth.iter().map(PlanWorth::in_words))
+        .collect();
+    let text = style.fold(&(parts.join("; ") + "."));
+    text.lines().map(|line| style.paint(line, Colour::Faint) + "\n").collect()
 }
 
 /// As much of an id as usually suffices to name it.

@@ -5,14 +5,17 @@ use std::process::ExitCode;
 
 use jiff::tz::TimeZone;
 
-use super::format::{costs, number};
+use super::format::{at_list_price, costs, number};
 use super::scanner::with_scanner;
 use crate::cli::Limits;
 use crate::home::Home;
+use crate::launch::{Origin, settings};
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style, json};
 use crate::report::limits::{COMPUTED, Limit, LimitWindow, limits, needed_since};
 use crate::report::open::open_existing;
+use crate::report::plan::{PlanWorth, month};
+use crate::report::usage::{By, UsageQuery, tally};
 use crate::store::{Span, View};
 use human::text::clean;
 use system::calendar::LocalClock;
@@ -24,25 +27,37 @@ pub fn run(args: &Limits, home: &Home, out: &mut dyn Write) -> anyhow::Result<Ex
     // Windows begin at UTC's hours.
     let clock = LocalClock::of(TimeZone::UTC);
     let span = if args.all { Span::default() } else { Span::since(needed_since(now, &zone)) };
+    let plans = if args.json { Vec::new() } else { settings(Some(home), &Origin::of_this_process()).plans };
+    let month = month(now, &zone).filter(|_| !plans.is_empty());
     let mut store = open_existing(home)?;
-    let found = with_scanner(home, true, |scanner| {
+    let (found, worth) = with_scanner(home, true, |scanner| {
         let read = |view: Option<&View<'_>>| {
-            let found = scanner.scan_by(view, span, &clock, true)?;
-            let recorded = view.map(|view| view.spending(&clock, span)).transpose()?.unwrap_or_default();
+            let spent = |span| {
+                let found = scanner.scan_by(view, span, &clock, true)?.spending();
+                let recorded = view.map(|view| view.spending(&clock, span)).transpose()?.unwrap_or_default();
+                anyhow::Ok([recorded, found])
+            };
             let reported = view.map(View::reported_limits).transpose()?.unwrap_or_default();
-            anyhow::Ok(limits(&[recorded, found.spending()], &reported, args.all, now, &zone))
+            let worth = match month {
+                Some(month) => {
+                    PlanWorth::among(&tally(&spent(month)?, &UsageQuery::by(By::Agent)).rows, &plans)
+                }
+                None => Vec::new(),
+            };
+            anyhow::Ok((limits(&spent(span)?, &reported, args.all, now, &zone), worth))
         };
         match &mut store {
             Some(store) => store.read(|view| read(Some(view))),
             None => read(None),
         }
     })?;
-    let text = if args.json { json::pretty(&found)? } else { draw(&found, now, &zone, Style::of_stdout()) };
+    let text =
+        if args.json { json::pretty(&found)? } else { draw(&found, &worth, now, &zone, Style::of_stdout()) };
     out.write_all(text.as_bytes())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn draw(limits: &[Limit], now: Timestamp, zone: &TimeZone, style: Style) -> String {
+fn draw(limits: &[Limit], worth: &[PlanWorth], now: Timestamp, zone: &TimeZone, style: Style) -> String {
     if limits.is_empty() {
         return style.fold("No call in the last five hours, and none this week. `codemie limits --all` shows earlier windows.");
     }
@@ -59,6 +74,9 @@ fn draw(limits: &[Limit], now: Timestamp, zone: &TimeZone, style: Style) -> Stri
         for line in style.fold(note).lines() {
             text += &(style.paint(line, Colour::Note) + "\n");
         }
+    }
+    if limits.iter().any(|limit| limit.cost.0 > 0) {
+        text += &at_list_price(worth, style);
     }
     text
 }
@@ -158,7 +176,7 @@ mod tests {
 
     fn drawn(limits: &[Limit], columns: usize) -> String {
         let now = Timestamp::parse("2026-11-17T12:00:00Z").unwrap();
-        draw(limits, now, &TimeZone::UTC, Style { colour: false, columns })
+        draw(limits, &[], now, &TimeZone::UTC, Style { colour: false, columns })
     }
 
     #[test]
@@ -176,6 +194,7 @@ claude  5 hours  all    09:00  14:00   1.23M  $12.00     $4.00      $20.00      
                  opus                  1.23M  $12.00     $4.00      $20.00
 claude  week     all    09:00  14:00   1.23M  $12.00     $4.00      $20.00  42 %  transcript
 Computed from all calls that this machine knows, wrapped or not; what other machines used is not in it.
+Costs are at list price.
 "
         );
         assert!(drawn(&[], 80).contains("limits --all"));
@@ -213,7 +232,7 @@ Computed from all calls that this machine knows, wrapped or not; what other mach
         crate::output::hostile::draw_everywhere(|text, style| {
             let mut limit = limit(Some(text), LimitWindow::Week, Some(0.1));
             (limit.agent, limit.source) = (text.into(), text.into());
-            draw(&[limit], Timestamp(0), &TimeZone::UTC, style)
+            draw(&[limit], &[], Timestamp(0), &TimeZone::UTC, style)
         });
     }
 }

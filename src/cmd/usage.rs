@@ -10,9 +10,11 @@ use anyhow::Context;
 use super::scanner::with_scanner;
 use crate::cli::{BreakdownBy, Usage, UsageBy, UsageOrder};
 use crate::home::Home;
+use crate::launch::{Origin, settings};
 use crate::output::failure::shown;
 use crate::output::{Style, json};
 use crate::report::open::open_existing;
+use crate::report::plan::{PlanWorth, month};
 use crate::report::usage::{By, Order, UsageFilter, UsageQuery, UsageReport, commits_named};
 use crate::store::{Span, View};
 use drawing::{Drawing, Moments};
@@ -33,25 +35,34 @@ pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) 
     let for_people = !(args.json || args.csv);
     let mut store = open_existing(home)?;
     let everything = span.is_everything() && query.filter == UsageFilter::default();
-    let report = with_scanner(home, args.scan, |scanner| {
-        let scanned =
-            |view: Option<&View<'_>>| UsageReport::scanned(scanner, view, &query, span, &clock, for_people);
-        let mut report = match &mut store {
-            Some(store) if args.scan => store.read(|view| scanned(Some(view)))?,
-            None if args.scan => scanned(None)?,
-            Some(store) => store.read(|view| UsageReport::recorded(view, home, &query, span, &clock))?,
-            None => UsageReport::empty(query.by),
+    let plans = if for_people { settings(Some(home), &Origin::of_this_process()).plans } else { Vec::new() };
+    let (report, worth) = with_scanner(home, args.scan, |scanner| {
+        let mut of = |query: &UsageQuery, span, compare| {
+            let scanned =
+                |view: Option<&View<'_>>| UsageReport::scanned(scanner, view, query, span, &clock, compare);
+            anyhow::Ok(match &mut store {
+                Some(store) if args.scan => store.read(|view| scanned(Some(view)))?,
+                None if args.scan => scanned(None)?,
+                Some(store) => store.read(|view| UsageReport::recorded(view, home, query, span, &clock))?,
+                None => UsageReport::empty(query.by),
+            })
+        };
+        let mut report = of(&query, span, for_people)?;
+        let worth = match month(now, &zone).filter(|_| !plans.is_empty()) {
+            Some(month) => PlanWorth::among(of(&UsageQuery::by(By::Agent), month, false)?.rows(), &plans),
+            None => Vec::new(),
         };
         if for_people && !args.scan && everything && report.rows().is_empty() {
             report.unwrapped_files = scanner.count_files();
         }
-        anyhow::Ok(report)
+        anyhow::Ok((report, worth))
     })?;
     let text = if args.json {
         json::pretty(&report.record())?
     } else {
         let moments = Moments { now, zone };
-        let drawing = Drawing { report: &report, moments: &moments, exact: args.exact, everything };
+        let drawing =
+            Drawing { report: &report, moments: &moments, exact: args.exact, everything, worth: &worth };
         if args.csv { drawing.csv() } else { drawing.draw(Style::of_stdout()) }
     };
     out.write_all(text.as_bytes())?;

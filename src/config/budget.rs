@@ -139,16 +139,17 @@ fn tables(item: &Item) -> Option<Vec<&dyn TableLike>> {
     }
 }
 
+/// An amount as the file holds it.
+pub(super) fn amount(item: &Item) -> Option<PicoDollars> {
+    let whole = || item.as_integer().and_then(|whole| i32::try_from(whole).ok()).map(f64::from);
+    let dollars = item.as_float().or_else(whole).filter(|dollars| dollars.is_finite())?;
+    limit(PicoDollars::from_dollars(dollars))
+}
+
 fn budget(table: &dyn TableLike) -> Result<Budget, String> {
     if let Some((key, _)) = table.iter().find(|(key, _)| !KEYS.contains(key)) {
         return Err(format!("{key} means nothing to this version"));
     }
-    let amount = |item: &Item| {
-        let dollars = item
-            .as_float()
-            .or_else(|| item.as_integer().and_then(|whole| i32::try_from(whole).ok()).map(f64::from));
-        dollars.filter(|dollars| dollars.is_finite()).map(PicoDollars::from_dollars).and_then(limit)
-    };
     let limit = table.get("usd").and_then(amount).ok_or("usd must be an amount of dollars above zero")?;
     let enforce = match table.get("enforce") {
         None => false,

@@ -4,6 +4,7 @@ use human::length::length;
 use terminal::chord::Chord;
 use toml_edit::{Item, Value};
 
+use super::budget;
 use super::nearest::mistakes;
 
 /// What a setting's value may be.
@@ -18,6 +19,8 @@ pub enum Kind {
     /// The same, or 0 for never.
     Limit,
     Count,
+    /// `20` or `0.50`, above zero.
+    Dollars,
     /// `120x40`: columns and rows.
     Size,
     /// Texts in brackets: `["--model *", "--verbose"]`.
@@ -44,6 +47,9 @@ pub struct Key {
 }
 
 pub const LOG_LEVELS: &[&str] = &["off", "error", "warn", "info", "debug", "trace"];
+
+/// A dollar, in the unit that amounts are counted in.
+const WHOLE: i64 = 1_000_000_000_000;
 
 pub const DETACH_KEYS: &str = "attach.detachKeys";
 pub const STATUSLINE_FORMAT: &str = "statusline.format";
@@ -270,6 +276,13 @@ pub const KEYS: &[Key] = &[
         about: "tell the upstream the session's id, by X-Codemie-Session-Id",
     },
     Key {
+        name: "plan.*.price",
+        kind: Kind::Dollars,
+        variable: None,
+        default: "",
+        about: "dollars a month that you pay for it; usage and limits compare it with the list price",
+    },
+    Key {
         name: "mcp.anyFolder",
         kind: Kind::Flag,
         variable: None,
@@ -418,6 +431,12 @@ impl Kind {
                 Ok(count) => Ok(i64::from(count).into()),
                 Err(_) => Err(self.expected()),
             },
+            Self::Dollars => match budget::dollars(text) {
+                // A whole number stays one, as people write it.
+                Ok(amount) if amount.0 % WHOLE == 0 => Ok((amount.0 / WHOLE).into()),
+                Ok(amount) => Ok(amount.dollars().into()),
+                Err(_) => Err(self.expected()),
+            },
             Self::List => {
                 let list = text.trim().parse::<Value>().map_err(|_| self.expected())?;
                 self.accept(&Item::Value(list))
@@ -445,6 +464,7 @@ impl Kind {
             Self::Size => value.as_str().is_some_and(|text| size(text).is_some()),
             Self::Chord => value.as_str().is_some_and(|text| text.parse::<Chord>().is_ok()),
             Self::Count => value.as_integer().is_some_and(|count| u32::try_from(count).is_ok()),
+            Self::Dollars => budget::amount(item).is_some(),
             Self::List => value.as_array().is_some_and(|list| list.iter().all(Value::is_str)),
             Self::Choice(choices) => value.as_str().is_some_and(|text| choices.contains(&text)),
         };
@@ -458,6 +478,7 @@ impl Kind {
             Self::Time => "must be a time like \"10s\", \"500ms\" or \"2m\"".to_owned(),
             Self::Limit => "must be a time like \"10s\", \"500ms\" or \"2m\", or 0 for never".to_owned(),
             Self::Count => "must be a whole number".to_owned(),
+            Self::Dollars => "must be an amount of dollars above zero like 20 or 0.50".to_owned(),
             Self::Size => "must be columns and rows like \"120x40\"".to_owned(),
             Self::List => "must be texts in brackets, like [\"--model *\"]".to_owned(),
             Self::Chord => r#"must be keys like "ctrl-\ d", "ctrl-b d" or "ctrl-p ctrl-q""#.to_owned(),
@@ -537,6 +558,22 @@ mod tests {
             ("{}", false),
         ] {
             assert_eq!(Kind::List.parse(text).is_ok(), right, "{text}");
+        }
+    }
+
+    #[test]
+    fn an_amount_of_dollars_is_above_zero() {
+        for (text, written) in [
+            ("20", Some("20")),
+            ("$20", Some("20")),
+            ("0.5", Some("0.5")),
+            ("0", None),
+            ("-1", None),
+            ("many", None),
+        ] {
+            let value = Kind::Dollars.parse(text).ok();
+            assert_eq!(value.as_ref().map(ToString::to_string).as_deref(), written, "{text}");
+            assert!(value.is_none_or(|value| Kind::Dollars.accept(&Item::Value(value)).is_ok()), "{text}");
         }
     }
 

@@ -16,6 +16,7 @@ pub mod limits;
 pub mod list;
 pub mod live_target;
 pub mod open;
+pub mod plan;
 pub mod question;
 pub mod quota;
 pub mod search;

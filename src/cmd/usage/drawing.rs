@@ -9,6 +9,7 @@ use crate::cmd::format::{self, ShortIds, cost, costs, number};
 use crate::output::table::{Cell, Column, Table};
 use crate::output::tilde::at_home;
 use crate::output::{Colour, Style};
+use crate::report::plan::PlanWorth;
 use crate::report::usage::{By, ForeignUsage, UsageReport, UsageRow};
 use human::text::clean;
 use prices::unpriced;
@@ -34,6 +35,8 @@ pub(super) struct Drawing<'a> {
     pub(super) exact: bool,
     /// Nothing was left out by a filter.
     pub(super) everything: bool,
+    /// What is paid by the month, beside the costs of this one.
+    pub(super) worth: &'a [PlanWorth],
 }
 
 impl Drawing<'_> {
@@ -128,6 +131,9 @@ impl Drawing<'_> {
         }
         if let Some(foreign) = report.scan.as_ref().filter(|_| !report.rows().is_empty()) {
             note(&mut text, &foreign_share(foreign, report.by), style);
+        }
+        if total.cost.0 > 0 {
+            text += &format::at_list_price(self.worth, style);
         }
         text
     }

@@ -4,6 +4,7 @@ use jiff::tz::TimeZone;
 
 use super::drawing::quoted;
 use super::*;
+use crate::report::plan::PlanWorth;
 use crate::report::usage::{CommitLabel, ForeignUsage, SessionLabel, Tally, UsageRow};
 use wire::{PicoDollars, Timestamp};
 
@@ -47,11 +48,11 @@ fn sum(rows: &[UsageRow]) -> UsageRow {
 fn draw(report: &UsageReport, style: Style) -> String {
     let total = sum(&report.tally.rows);
     let report = UsageReport { tally: Tally { total, ..report.tally.clone() }, ..report.clone() };
-    Drawing { report: &report, moments: &moments(), exact: false, everything: true }.draw(style)
+    Drawing { report: &report, moments: &moments(), exact: false, everything: true, worth: &[] }.draw(style)
 }
 
 fn csv(report: &UsageReport) -> String {
-    Drawing { report, moments: &moments(), exact: false, everything: true }.csv()
+    Drawing { report, moments: &moments(), exact: false, everything: true, worth: &[] }.csv()
 }
 
 fn moments() -> Moments {
@@ -69,7 +70,24 @@ a, \"b\"          1  1.23k      56        120k        4.00k    125k  no price
 total           4  4.94k     224        480k        8.00k    493k  $0.1234+
 + No price is known for new-model: the tokens are counted, the cost is not.
 2 lines could not be read; `codemie doctor` says where.
+Costs are at list price.
 "
+    );
+    let plan = PlanWorth {
+        agent: "claude".into(),
+        price: PicoDollars(20_000_000_000),
+        cost: PicoDollars(123_400_000_000),
+        unpriced: false,
+    };
+    let (report, style) = (report(By::Day), Style { colour: false, columns: 200 });
+    let drawing =
+        Drawing { report: &report, moments: &moments(), exact: false, everything: true, worth: &[plan] };
+    let text = drawing.draw(style);
+    assert!(
+        text.ends_with(
+            "Costs are at list price; claude this month: $0.1234, worth 6.2 × the plan ($0.0200).\n"
+        ),
+        "{text}"
     );
 }
 
@@ -120,7 +138,7 @@ fn a_scan_says_how_much_of_it_is_foreign_whatever_the_rows_are() {
         for by in [By::Day, By::Model] {
             let report = UsageReport { scan: scan.clone(), ..report(by) };
             let text = draw(&report, Style { colour: false, columns: 80 });
-            assert!(text.ends_with(&format!("\n{line}\n")), "{text}");
+            assert!(text.ends_with(&format!("\n{line}\nCosts are at list price.\n")), "{text}");
         }
     }
 }
@@ -301,7 +319,7 @@ fn files_that_cannot_be_opened_are_reported_beside_the_figures() {
 fn an_empty_report_says_what_to_do_next() {
     let style = Style { colour: false, columns: 80 };
     let shown = |report: &UsageReport, everything| {
-        let text = Drawing { report, moments: &moments(), exact: false, everything }.draw(style);
+        let text = Drawing { report, moments: &moments(), exact: false, everything, worth: &[] }.draw(style);
         text.split_whitespace().collect::<Vec<_>>().join(" ")
     };
     let empty = UsageReport::empty(By::Day);
@@ -322,7 +340,7 @@ fn exact_numbers_have_all_their_digits() {
     let mut report = report(By::Day);
     report.tally.rows[1].cost = PicoDollars(1_748_500_000);
     report.tally.total = sum(&report.tally.rows);
-    let drawing = Drawing { report: &report, moments: &moments(), exact: true, everything: true };
+    let drawing = Drawing { report: &report, moments: &moments(), exact: true, everything: true, worth: &[] };
     assert_eq!(
         drawing.draw(Style { colour: false, columns: 100 }).lines().take(4).collect::<Vec<_>>(),
         [

@@ -110,7 +110,7 @@ impl Frame {
         };
         let footer = html! {
             footer {
-                "codemie " (env!("CARGO_PKG_VERSION")) " · " (self.promise()) " · made "
+                "codemie " (env!("CARGO_PKG_VERSION")) " · " (self.promise()) " · costs are at list price · made "
                 (self.now.ago(self.now.at))
             }
         };
