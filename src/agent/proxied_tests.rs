@@ -23,6 +23,7 @@ pub(in crate::agent) fn request(headers: &[(&str, &str)], body: Option<&str>) ->
         path: "/v1/messages".to_owned(),
         headers: headers.collect::<HeaderMap>(),
         api: None,
+        billing: None,
         body: body.map(|body| Bytes::from(body.to_owned())),
     }
 }

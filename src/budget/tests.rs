@@ -405,6 +405,7 @@ fn request(number: u64) -> Request {
         path: "/v1/messages".into(),
         headers: reqwest::header::HeaderMap::new(),
         api: None,
+        billing: None,
         body: Some(br#"{"model":"claude-sonnet-4-5","max_tokens":64000}"#.to_vec().into()),
     }
 }

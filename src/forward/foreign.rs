@@ -97,6 +97,7 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
         let attributes = Attributes::Usage(Usage {
             aborted: Flag::default(),
             attempt: None,
+            billing: None,
             branch: None,
             cache_read_tokens: tokens.cache_read.into(),
             cache_write_tokens: tokens.cache_write().into(),

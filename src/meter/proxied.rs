@@ -1,7 +1,7 @@
 //! A call as the proxy saw it, ready to be stored.
 
 use serde::{Deserialize, Serialize};
-use wire::{AgentSessionId, CallKind, RunId, Timestamp};
+use wire::{AgentSessionId, Billing, CallKind, RunId, Timestamp};
 
 use super::record::{ApiError, Usage};
 
@@ -27,6 +27,8 @@ pub struct ProxiedCall {
     pub aborted: bool,
     /// Counts from 1.
     pub attempt: u32,
+    #[serde(default)]
+    pub billing: Option<Billing>,
     /// `None`: the API reported no usage (an error, a connection that broke before).
     pub usage: Option<Usage>,
     pub error: Option<ApiError>,

@@ -261,6 +261,7 @@ fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, c
         ttft_ms,
         aborted: broken && !metered.finished,
         attempt,
+        billing: request.billing,
         usage,
         error,
         unread: unread.is_some(),
@@ -568,6 +569,7 @@ mod tests {
             path: "/v1/messages".into(),
             headers: relay_headers(),
             api: Some(Api::Messages),
+            billing: Some(wire::Billing::Api),
             body: None,
         };
         Call {

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use rusqlite::{Row, params};
 use uuid::Uuid;
 
+use super::proxied::billing;
 use super::{Error, SinkRow, View};
 use wire::event::{ApiError, Cost, Dimension, Key, Prompt, Source, Text, Timing, Tool, Usage};
 use wire::{Attributes, CallKind, Event, EventKind, EventType, Timestamp, plain};
@@ -29,9 +30,9 @@ impl Deref for Outgoing {
 pub(super) const OUTGOING: &str = "e.n, e.id, e.rev, e.type, ifnull(s.former_id, s.id), e.seq, e.time, s.agent, e.attributes, e.change, \
      r.key, r.model, r.input, r.output, r.cache_read, r.cache_write_5m + r.cache_write_1h, r.reasoning, r.cost, \
      r.subagent IS NOT NULL, r.tool, r.ok, r.tool_kind, r.file, r.lines_added, r.lines_removed, r.error_status, \
-     r.error_kind, r.source, r.latency_ms, r.ttft_ms, r.call_kind, r.aborted, r.attempt, r.branch, r.head";
+     r.error_kind, r.source, r.latency_ms, r.ttft_ms, r.call_kind, r.aborted, r.attempt, r.branch, r.head, r.billing";
 /// How many columns these are.
-pub(super) const OUTGOING_COLUMNS: usize = 35;
+pub(super) const OUTGOING_COLUMNS: usize = 36;
 
 pub(super) const FROM: &str =
     "event e JOIN session s ON s.n = e.session LEFT JOIN record r ON r.n = e.record";
@@ -97,6 +98,7 @@ fn of_record(kind: EventKind, row: &Row<'_>) -> rusqlite::Result<Attributes> {
             Attributes::Usage(Usage {
                 aborted: row.get::<_, Option<bool>>(31)?.unwrap_or(false).into(),
                 attempt: number(32)?.map(Into::into),
+                billing: billing(row, 35)?,
                 branch: text(33)?.map(Text::cut),
                 cache_read_tokens: added(14)?,
                 cache_write_tokens: added(15)?,

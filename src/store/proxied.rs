@@ -10,7 +10,7 @@ use crate::meter::proxied::ProxiedCall;
 use crate::meter::record::{ApiError, Usage};
 use wire::event::Source;
 use wire::spelled;
-use wire::{AgentSessionId, CallKind, Pid, RunId, Timestamp, Tokens};
+use wire::{AgentSessionId, Billing, CallKind, Pid, RunId, Timestamp, Tokens};
 
 spelled!(
     /// Who has seen a call.
@@ -37,6 +37,8 @@ pub struct ProxyColumns {
     /// It waits to be matched with the transcript by its tokens and order.
     #[serde(default)]
     pub loose: bool,
+    #[serde(default)]
+    pub billing: Option<Billing>,
 }
 
 impl ProxyColumns {
@@ -50,6 +52,7 @@ impl ProxyColumns {
             aborted: call.aborted,
             attempt: call.attempt,
             loose: !call.keyed && transcribed,
+            billing: call.billing,
         }
     }
 
@@ -65,12 +68,18 @@ impl ProxyColumns {
             aborted: row.get::<_, Option<bool>>(first + 3)?.unwrap_or(false),
             attempt: row.get::<_, Option<u32>>(first + 4)?.unwrap_or(1),
             loose: row.get::<_, Option<bool>>(first + 5)?.unwrap_or(false),
+            billing: billing(row, first + 6)?,
         }))
     }
 }
 
 /// In the order of [`ProxyColumns::read`].
-pub(super) const COLUMNS: &str = "call_kind, latency_ms, ttft_ms, aborted, attempt, loose";
+pub(super) const COLUMNS: &str = "call_kind, latency_ms, ttft_ms, aborted, attempt, loose, billing";
+
+/// A kind that only a newer codemie knows is none.
+pub(super) fn billing(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Billing>> {
+    Ok(row.get_ref(at)?.as_str_or_null()?.and_then(Billing::parse))
+}
 
 /// A waiting call, with its place in the inbox.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,7 +90,7 @@ pub struct WaitingCall {
 
 const WAITING: &str = "n, agent, key, keyed, at, run, conversation, subagent, call_kind, latency_ms, ttft_ms, aborted, \
      attempt, model, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning, fast, request_id, \
-     error_status, error_kind";
+     error_status, error_kind, billing";
 
 fn read_waiting(row: &Row<'_>) -> rusqlite::Result<WaitingCall> {
     let usage = match row.get::<_, Option<String>>(13)? {
@@ -112,6 +121,7 @@ fn read_waiting(row: &Row<'_>) -> rusqlite::Result<WaitingCall> {
             ttft_ms: row.get::<_, Option<i64>>(10)?.map(uncount),
             aborted: row.get(11)?,
             attempt: row.get(12)?,
+            billing: billing(row, 24)?,
             usage,
             error,
             // Noted when the call began to wait.
@@ -363,7 +373,7 @@ impl Tx<'_> {
     ) -> Result<(), Error> {
         self.run(
             "UPDATE record SET seen = ?2, call_kind = ?3, latency_ms = ?4, ttft_ms = ?5, aborted = ?6, attempt = ?7,
-               loose = ?8 WHERE n = ?1",
+               loose = ?8, billing = ?9 WHERE n = ?1",
             params![
                 record,
                 seen,
@@ -373,6 +383,7 @@ impl Tx<'_> {
                 columns.aborted,
                 columns.attempt,
                 (columns.loose && seen == Seen::Proxy).then_some(true),
+                columns.billing,
             ],
         )
         .map(drop)
@@ -399,9 +410,9 @@ impl Tx<'_> {
         self.run(
             "INSERT OR REPLACE INTO proxied_call (agent, key, keyed, at, run, conversation, subagent, call_kind, latency_ms,
                ttft_ms, aborted, attempt, model, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning,
-               fast, request_id, error_status, error_kind)
+               fast, request_id, error_status, error_kind, billing)
              VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
-               ?23)",
+               ?23, ?24)",
             params![
                 call.agent,
                 call.key,
@@ -426,6 +437,7 @@ impl Tx<'_> {
                 usage.and_then(|usage| usage.request_id.as_deref()),
                 call.error.as_ref().and_then(|error| error.status),
                 call.error.as_ref().map(|error| error.kind.as_str()),
+                call.billing,
             ],
         )
         .map(drop)

@@ -233,7 +233,7 @@ fn read_row(row: &Row<'_>) -> rusqlite::Result<RecordRow> {
         branch: row.get(25)?,
         head: row.get(26)?,
         proxy: ProxyColumns::read(row, 27)?,
-        aliases: serde_json::from_str(row.get_ref(33)?.as_str()?).unwrap_or_default(),
+        aliases: serde_json::from_str(row.get_ref(34)?.as_str()?).unwrap_or_default(),
     })
 }
 

@@ -9,7 +9,7 @@ use super::Error;
 /// The schema version this binary knows.
 pub(super) const KNOWN: i64 = 16;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14, V15, V16];
+const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14, V15, V16, V17];
 
 const V1: &str = "
 -- One agent session each, whatever number of runs and openings it has.
@@ -641,6 +641,12 @@ CREATE TABLE unread_usage (
   at    INTEGER NOT NULL,
   PRIMARY KEY (agent, key)
 ) STRICT, WITHOUT ROWID;
+";
+
+/// How calls are paid for, where the proxy saw it.
+const V17: &str = "
+ALTER TABLE record ADD COLUMN billing TEXT;
+ALTER TABLE proxied_call ADD COLUMN billing TEXT;
 ";
 
 /// The version a database is at; reading it also proves that the file is a database.

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use wire::{Pid, Timestamp};
+use wire::{Billing, Pid, Timestamp};
 
 use crate::meter::{Api, Metered};
 use crate::peer;
@@ -24,6 +24,8 @@ pub struct Request {
     /// Without credentials: authorization, API keys and cookies are left out.
     pub headers: HeaderMap,
     pub api: Option<Api>,
+    /// By the kind of the agent's credential; `None` also where the route has a credential of its own.
+    pub billing: Option<Billing>,
     /// The body, unpacked, where it is one document of bounded size; it never leaves the process.
     pub body: Option<Bytes>,
 }

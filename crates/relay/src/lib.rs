@@ -5,6 +5,7 @@
 //! ([`Gate`]), and who is told of each call ([`Observer`]).
 
 mod activity;
+mod billing;
 mod body;
 mod call;
 mod conversation;

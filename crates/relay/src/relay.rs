@@ -10,6 +10,7 @@ use http::{Extensions, Method, Response, StatusCode, Version, request};
 use hyper::body::{Body, Incoming};
 use system::clock::{Clock, SystemClock};
 
+use crate::billing::billing_of;
 use crate::body::{AnswerBody, RequestBody, Upload};
 use crate::conversation::{Turn, while_the_agent_is_there};
 use crate::credentials::Credentials;
@@ -165,6 +166,8 @@ impl Relay {
         let path = rest.split('?').next().unwrap_or_default();
         let upgrade = head::wants_websocket(&parts.headers);
         let is_call = upgrade || parts.method != Method::GET;
+        let api = meter::api_of(&parts.method, path, route.api).filter(|_| is_call);
+        let billing = api.filter(|_| lane.credentials.is_none());
         let request = Request {
             number: self.next_number(),
             route: route.name.clone(),
@@ -176,7 +179,8 @@ impl Relay {
                 &parts.headers,
                 lane.credentials.as_ref().map(Credentials::header),
             ),
-            api: meter::api_of(&parts.method, path, route.api).filter(|_| is_call),
+            api,
+            billing: billing.and_then(|api| billing_of(api, &parts.headers, rest)),
             body: None,
         };
         let transport = if upgrade { Transport::WebSocket } else { Transport::Http };

@@ -42,6 +42,6 @@ pub use time::Timestamp;
 pub use tokens::{MAX_COUNT, Tokens};
 pub use utilization::Utilization;
 pub use words::{
-    CallKind, EndReason, EventKind, EventType, EvidenceKind, Link, StartReason, Status, ToolKind,
+    Billing, CallKind, EndReason, EventKind, EventType, EvidenceKind, Link, StartReason, Status, ToolKind,
     TransitionKind,
 };

@@ -5,8 +5,8 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRe
 
 use super::event::Source;
 use super::{
-    AgentSessionId, CallKind, EndReason, EventType, EvidenceKind, Link, PicoDollars, Pid, RunId, SessionId,
-    StartReason, StartTime, Status, Timestamp, ToolKind,
+    AgentSessionId, Billing, CallKind, EndReason, EventType, EvidenceKind, Link, PicoDollars, Pid, RunId,
+    SessionId, StartReason, StartTime, Status, Timestamp, ToolKind,
 };
 
 /// The columns of an enum made by [`spelled!`](crate::spelled).
@@ -28,7 +28,7 @@ macro_rules! as_word {
         }
     )+};
 }
-as_word!(Link, Status, EndReason, StartReason, EvidenceKind, EventType, ToolKind, CallKind, Source);
+as_word!(Link, Status, EndReason, StartReason, EvidenceKind, EventType, ToolKind, Billing, CallKind, Source);
 
 macro_rules! as_text {
     ($($name:ty),+) => {$(

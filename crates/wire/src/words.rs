@@ -171,6 +171,17 @@ spelled!(
     ToolKind { Read = "read", Write = "write", Edit = "edit", Exec = "exec", Other = "other" }
 );
 spelled!(
+    /// How a call is paid for, as the kind of its credential shows.
+    Billing {
+        /// By the call, with an API key.
+        Api = "api",
+        /// By the month.
+        Plan = "plan",
+        /// From an amount that was paid before.
+        Credits = "credits",
+    }
+);
+spelled!(
     /// What a call of a model's API was for.
     CallKind {
         /// The conversation itself.

@@ -14,7 +14,7 @@ use prices::OWN;
 use prices::tier::Tier;
 use serde_json::{Value, json};
 use wire::event::Source;
-use wire::{CallKind, Coverage, PicoDollars, RunId, SessionId, Timestamp, Tokens, TransitionKind};
+use wire::{Billing, CallKind, Coverage, PicoDollars, RunId, SessionId, Timestamp, Tokens, TransitionKind};
 
 fn tokens(output: u64) -> Tokens {
     Tokens { input: 10, output, cache_read: 1000, cache_write_5m: 100, ..Tokens::default() }
@@ -35,6 +35,7 @@ pub(crate) fn call(key: &str, at: Timestamp, output: u64) -> ProxiedCall {
         ttft_ms: Some(300),
         aborted: false,
         attempt: 1,
+        billing: None,
         usage: Some(Usage {
             model: "claude-sonnet-4-5".into(),
             tokens: tokens(output),
@@ -148,10 +149,11 @@ fn the_event_carries_what_only_the_proxy_knows() {
     let mut world = World::new();
     let (_, _session) = world.bound(ConversationStart::Fresh, "a");
     let at = world.now;
-    world.take(&ProxiedCall { kind: CallKind::Title, aborted: true, attempt: 2, ..call("m1", at, 20) });
+    let title = ProxiedCall { kind: CallKind::Title, aborted: true, attempt: 2, ..call("m1", at, 20) };
+    world.take(&ProxiedCall { billing: Some(Billing::Plan), ..title });
     assert_eq!(
         world.sent_usage(),
-        json!({"aborted": true, "attempt": 2, "cacheReadTokens": 1000, "cacheWriteTokens": 100, "costUsd": 0.001_005,
+        json!({"aborted": true, "attempt": 2, "billing": "plan", "cacheReadTokens": 1000, "cacheWriteTokens": 100, "costUsd": 0.001_005,
             "inputTokens": 10, "key": "m1", "kind": "title", "latencyMs": 1200, "model": "claude-sonnet-4-5",
             "outputTokens": 20, "reasoningTokens": 0, "source": "proxy", "subagent": false, "ttftMs": 300})
     );
@@ -162,7 +164,7 @@ fn a_call_waits_until_its_conversation_is_a_session() {
     let mut world = World::new();
     let (run, started) = world.start(ConversationStart::Fresh);
     let at = world.now;
-    let mine = ProxiedCall { run: Some(run), ..call("m1", at, 20) };
+    let mine = ProxiedCall { run: Some(run), billing: Some(Billing::Api), ..call("m1", at, 20) };
     let of_a_bare_agent =
         ProxiedCall { run: Some(run), conversation: Some(agent_session("bare")), ..call("m2", at, 7) };
     for _ in 0..2 {
@@ -172,6 +174,7 @@ fn a_call_waits_until_its_conversation_is_a_session() {
     assert_eq!((world.waiting(), world.events(started.session).len()), (2, 1));
     world.bind(started.session, "a").unwrap();
     assert_eq!(world.output(started.session), (1, 20));
+    assert_eq!(world.sent_usage()["billing"], "api", "it has waited with the call");
     assert_eq!(world.take(&mine), Fate::Recorded(started.session));
     world.end(run, Exit::Code(0));
     // A call that is over after the END amends it.

@@ -13,7 +13,7 @@ use serde_json::Value;
 
 use crate::support::fake_api::Status;
 use crate::support::processes;
-use scene::{Scene, await_file, await_some, begin, call, kill};
+use scene::{KEY, Scene, await_file, await_some, begin, call, kill};
 
 const FIRST: &str = "11111111-1111-4111-8111-111111111111";
 
@@ -53,6 +53,10 @@ fn a_call_is_counted_and_nothing_is_left_behind() {
         assert!(!text.contains(secret), "{text}");
     }
     assert_eq!(files_with(&scene.codemie_home(), secret.as_bytes()), [""; 0], "the secret stands in no file");
+    let store = rusqlite::Connection::open(scene.codemie_home().join("codemie.db")).unwrap();
+    let billed = "SELECT count(*) FROM record WHERE kind = 'usage' AND billing = 'api'";
+    assert_eq!(store.query_row(billed, [], |row| row.get::<_, i64>(0)).unwrap(), 2);
+    assert_eq!(files_with(&scene.codemie_home(), KEY.as_bytes()), [""; 0], "nor does the agent's own");
 }
 
 /// The files below a folder that hold these bytes.

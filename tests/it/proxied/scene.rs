@@ -19,6 +19,9 @@ use crate::support::processes;
 /// Bounds failures only.
 pub(super) const TIMEOUT: Duration = Duration::from_mins(1);
 
+/// What calls authenticate with.
+pub(super) const KEY: &str = "sk-ant-api03-hush";
+
 /// In the folder of its run are its address, what else it is to do, and in the end the file that ends it.
 const AGENT: &str = r#"#!/bin/sh
 folder=${SCENE_FOLDER:?}
@@ -262,7 +265,7 @@ pub(super) fn begin(
     write!(
         stream,
         "POST /{path}/v1/messages?beta=true HTTP/1.1\r\nhost: {host}\r\nx-claude-code-session-id: {conversation}\r\n\
-         content-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
+         x-api-key: {KEY}\r\ncontent-type: application/json\r\nconnection: close\r\ncontent-length: {}\r\n\r\n{body}",
         body.len()
     )?;
     let mut reader = BufReader::new(stream);

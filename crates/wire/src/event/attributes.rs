@@ -14,8 +14,8 @@ use super::field::{
     Timing, names_of, object,
 };
 use crate::{
-    CallKind, Coverage, EndReason, EventKind, EventType, EvidenceKind, PicoDollars, StartReason, Status,
-    ToolKind, UsageSummary, Utilization, spelled,
+    Billing, CallKind, Coverage, EndReason, EventKind, EventType, EvidenceKind, PicoDollars, StartReason,
+    Status, ToolKind, UsageSummary, Utilization, spelled,
 };
 
 spelled!(
@@ -112,6 +112,9 @@ attributes!(
         /// Counts from 1, by the agent's own account.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         attempt: Option<Count>,
+        /// Only where the proxy saw what kind of credential the call had.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        billing: Option<Billing>,
         /// The branch that was checked out when the call was made.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         branch: Option<Text>,

@@ -11,8 +11,8 @@ use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
 use crate::{
-    CallKind, Coverage, EndReason, EvidenceKind, Link, PicoDollars, StartReason, Status, Timestamp, ToolKind,
-    Utilization,
+    Billing, CallKind, Coverage, EndReason, EvidenceKind, Link, PicoDollars, StartReason, Status, Timestamp,
+    ToolKind, Utilization,
 };
 
 /// The most tags of a session, and the longest list that is sent.
@@ -516,7 +516,18 @@ macro_rules! words {
         }
     )+};
 }
-words!(CallKind, Coverage, EndReason, EvidenceKind, Link, StartReason, Status, ToolKind, super::Source);
+words!(
+    Billing,
+    CallKind,
+    Coverage,
+    EndReason,
+    EvidenceKind,
+    Link,
+    StartReason,
+    Status,
+    ToolKind,
+    super::Source
+);
 
 /// An object of these fields: name, whether it is required, schema; nothing is stated of one without a schema.
 pub(super) fn object(fields: impl IntoIterator<Item = (&'static str, bool, Value)>) -> Value {
