@@ -27,7 +27,7 @@ pub struct ProxiedCall {
     pub aborted: bool,
     /// Counts from 1.
     pub attempt: u32,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub billing: Option<Billing>,
     /// `None`: the API reported no usage (an error, a connection that broke before).
     pub usage: Option<Usage>,

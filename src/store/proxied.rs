@@ -37,7 +37,7 @@ pub struct ProxyColumns {
     /// It waits to be matched with the transcript by its tokens and order.
     #[serde(default)]
     pub loose: bool,
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub billing: Option<Billing>,
 }
 
