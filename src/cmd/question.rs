@@ -1,5 +1,7 @@
 //! What an agent asks, on a terminal: its screen, and how to answer.
 
+use std::fmt::Write;
+
 use crate::output::{Colour, Style};
 use crate::report::question::Question;
 use human::shell;
@@ -7,8 +9,13 @@ use human::text::clean;
 
 /// The screen, and below it the choices with the command that makes one.
 pub(super) fn draw(question: &Question, name: &str, style: Style) -> String {
-    let screen: String = question.screen.iter().map(|row| format!("{}\n", clean(row))).collect();
-    format!("{screen}\n{}", how_to_answer(question, name, style))
+    let mut text = String::new();
+    for row in &question.screen {
+        text += &clean(row);
+        text.push('\n');
+    }
+    text.push('\n');
+    text + &how_to_answer(question, name, style)
 }
 
 fn how_to_answer(question: &Question, name: &str, style: Style) -> String {
@@ -16,10 +23,12 @@ fn how_to_answer(question: &Question, name: &str, style: Style) -> String {
     match &question.dialog {
         Some(dialog) if !dialog.choices.is_empty() => {
             let command = format!("codemie answer {word} --dialog {} CHOICE", dialog.hash);
-            let choices = dialog.choices.iter();
-            let choices: String =
-                choices.map(|choice| format!("  {}  {}\n", choice.number, clean(&choice.label))).collect();
-            format!("{}\n{choices}", style.paint(&command, Colour::Heading))
+            let mut text = style.paint(&command, Colour::Heading) + "\n";
+            for choice in &dialog.choices {
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "  {}  {}", choice.number, clean(&choice.label));
+            }
+            text
         }
         _ => style.fold(&format!(
             "It asks something that cannot be answered by a number: `codemie attach {word}` and answer there."

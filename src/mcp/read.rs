@@ -203,7 +203,7 @@ fn last_lines(rows: &[String], room: usize) -> (Vec<String>, bool) {
 fn show_question(data: &mut SessionData, screen: &ScreenText, room: usize) {
     let (kept, cut) = last_lines(&screen.rows, room);
     data.screen = Some(kept);
-    data.dialog = screen.dialog.clone();
+    data.dialog.clone_from(&screen.dialog);
     data.truncated |= cut && data.dialog.is_none();
     let Some(dialog) = &mut data.dialog else { return };
     let mut shorten = |text: &mut String, most: usize| {
