@@ -388,7 +388,8 @@ mod tests {
         ] {
             let mut found: Vec<char> = run_others(run.as_bytes());
             let mut expected: Vec<char> = others.chars().collect();
-            (found.sort_unstable(), expected.sort_unstable());
+            found.sort_unstable();
+            expected.sort_unstable();
             assert_eq!(found, expected, "{run}");
         }
     }
