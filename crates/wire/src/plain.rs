@@ -4,6 +4,7 @@
 //! the same each time, so that receivers can still count and distinguish them. Event ids are made of the keys as they are.
 
 use std::borrow::Cow;
+use std::collections::BTreeSet;
 use std::ops::Deref;
 
 use serde_json::Value;
@@ -142,8 +143,13 @@ pub fn publish(attributes: &mut Attributes) {
             let Some(totals) = &mut end.totals else { return };
             totals.unpriced_models.0.truncate(LONGEST_LIST);
             replace(&mut totals.unpriced_models.0, model, |plain| plain);
-            let calls = std::mem::take(&mut totals.unpriced_calls.0).into_iter();
-            totals.unpriced_calls.0.extend(calls.map(|(name, count)| (model(&name).into_owned(), count)));
+            // Several may be called the same now.
+            let mut sent = BTreeSet::new();
+            totals.unpriced_models.0.retain(|name| sent.insert(name.clone()));
+            for (name, count) in std::mem::take(&mut totals.unpriced_calls.0) {
+                let sum = totals.unpriced_calls.0.entry(model(&name).into_owned()).or_default();
+                *sum = sum.saturating_add(count);
+            }
         }
         Attributes::Other(other) => {
             keep_plain(&mut other.fields);
@@ -341,9 +347,9 @@ mod tests {
             (
                 EventType::End,
                 json!({"status": "failed", "lastSeq": 1,
-                    "totals": {"unpricedModels": ["a canary"], "unpricedCalls": {"a canary": 2}, "prompt": "canary"}}),
+                    "totals": {"unpricedModels": ["a canary", "/canary"], "unpricedCalls": {"a canary": 2, "/canary": 1}, "prompt": "canary"}}),
                 json!({"status": "failed", "lastSeq": 1,
-                    "totals": {"unpricedModels": ["other"], "unpricedCalls": {"other": 2}}}),
+                    "totals": {"unpricedModels": ["other"], "unpricedCalls": {"other": 3}}}),
             ),
         ] {
             assert_sent(kind, &written, &expected);
