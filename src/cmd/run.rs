@@ -18,7 +18,7 @@ use crate::launch::{
 use crate::live::events::Cursor;
 use crate::output::Style;
 use crate::remote::protocol::Size;
-use crate::store::{self, Store};
+use crate::store::Store;
 use closing::Added;
 use system::clock::{Clock, SystemClock};
 use wire::{RandomIds, SessionId};
@@ -135,9 +135,8 @@ fn detach(
         Err(error) => return RunResult::failed(error.exit_code(), format!("codemie: {error}")),
     };
     // A session that nobody could find again must not run on: its caller knows nothing but its id. Closed again before the fork.
-    // An existing store opens without being writable; a transaction of nothing shows whether it can be written now.
-    let writable = Store::open(&plan.home, SystemClock.now())
-        .and_then(|mut store| store.write(|_| Ok::<_, store::Error>(())));
+    // An existing store opens without being writable.
+    let writable = Store::open(&plan.home, SystemClock.now()).and_then(|mut store| store.try_to_write());
     if let Err(error) = writable {
         return RunResult::failed(126, format!("codemie: nothing is started in the background: {error}"));
     }

@@ -23,7 +23,7 @@ use crate::remote::protocol::Size;
 use crate::track::{Plan, RunNews};
 use terminal::process::{Processes, SystemProcesses, tree};
 use terminal::{Observer, ProgramSpec, ProgramStarted, Tap};
-use wire::{Pid, ProcessId, SessionId};
+use wire::{Pid, SessionId};
 
 /// Exit code: nothing was started, or what was is ended again.
 const NOT_STARTED: u8 = 126;
@@ -216,7 +216,6 @@ fn not_recorded(why: &str) -> NotDetached {
 struct Unrecorded {
     launcher: Launcher,
     reporter: Reporter,
-    host: Option<ProcessId>,
 }
 
 impl Unrecorded {
@@ -225,11 +224,10 @@ impl Unrecorded {
             return;
         }
         tracing::error!("the program is ended: {why}");
-        // The server ends the whole tree. Where there is none, nobody heeds that, and the program is ended as by a signal.
+        // The server ends the whole tree. Where there is none, or no descriptor to look for processes with, the program is ended as
+        // by a signal.
         self.reporter.report(Note::NotRecorded);
-        if let Some(host) = self.host {
-            terminal::ask_to_end(host, END_GRACE);
-        }
+        terminal::end_own_program(END_GRACE);
     }
 
     /// Ends it unless it is recorded in time.
@@ -270,8 +268,7 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
         tracing::debug!("orphans below this host go to the first process");
     }
     as_in_a_plain_terminal(&mut launch);
-    let own = SystemProcesses.identify(own_pid());
-    let unrecorded = Unrecorded { launcher: launcher.clone(), reporter: reporter.clone(), host: own };
+    let unrecorded = Unrecorded { launcher: launcher.clone(), reporter: reporter.clone() };
     plan.on_news = Some(on_news(unrecorded.clone(), reporter.clone()));
     let (origin_of_agent, prompted) = (origin.clone(), plan.prompted);
     let live = LiveSession::new(Subject {
@@ -285,6 +282,7 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
         prompted,
     });
     let stopped = Arc::<AtomicBool>::default();
+    let own = SystemProcesses.identify(own_pid());
     let stopping = Stopping::new(home.clone(), plan.agent.clone(), own, Arc::clone(&stopped));
     let listening = launcher.clone();
     let start = move |reporter: Reporter| {

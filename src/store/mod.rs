@@ -166,6 +166,13 @@ impl Store {
         Ok(value)
     }
 
+    /// Whether anything could be written now. Nothing is: what is read-only refuses the attempt, and a lock is waited for.
+    pub fn try_to_write(&mut self) -> Result<(), Error> {
+        let transaction = self.conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+        transaction.execute("UPDATE outbox SET change = change", [])?;
+        Ok(transaction.rollback()?)
+    }
+
     /// One consistent look at the database; writers are not kept waiting by it.
     pub fn read<T, E: From<Error>>(&mut self, work: impl FnOnce(&View<'_>) -> Result<T, E>) -> Result<T, E> {
         let transaction =

@@ -287,6 +287,12 @@ pub fn ask_to_end(wrapper: ProcessId, grace: Duration) -> bool {
     sys::request_end(wrapper.pid, grace, || SystemProcesses.alive(wrapper))
 }
 
+/// Has this very wrapper end its program, by force after `grace`. Works without a free descriptor, too.
+pub fn end_own_program(grace: Duration) -> bool {
+    let own = Pid(std::process::id().cast_signed());
+    sys::request_end(own, grace, || true)
+}
+
 /// Ends this process as the program ended, so that a shell sees the same: by its signal. Returns if it cannot.
 pub fn die_of(signal: c_int) {
     sys::die_of(signal);
