@@ -558,6 +558,8 @@ pub enum UsageBy {
     Session,
     /// Sessions that followed each other by /clear, together
     Chain,
+    /// A session and all that it has started, at any depth, together
+    Root,
     Model,
     Project,
     Agent,

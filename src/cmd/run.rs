@@ -73,6 +73,9 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
         let added = home.as_ref().zip(begun_at).and_then(|(home, at)| Added::by_run(home, &session, at));
         let line = closing::line(&session, summary.run_total, added, Style::of_stdout().columns);
         result.add_line(format!("{line}{}", proxied.lost()));
+        if let Some(line) = closing::running(&summary.running) {
+            result.add_line(line);
+        }
     }
     for standing in &summary.budgets {
         result.add_line(closing::budget(standing, SystemClock.now(), &system::zone::local()));

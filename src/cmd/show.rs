@@ -16,7 +16,7 @@ use crate::launch::{Origin, settings};
 use crate::output::table::{Column, Table};
 use crate::output::{Colour, Style, json};
 use crate::registry;
-use crate::report::details::{Chain, SessionDetails, foreign_record};
+use crate::report::details::{Chain, SessionDetails, TreeUsage, foreign_record};
 use crate::report::find::{FindError, find};
 use crate::report::open::open;
 use crate::report::question::{Question, asks};
@@ -116,6 +116,7 @@ impl Sheets<'_> {
         sheet.maybe(several, (!record.models.is_empty()).then(|| record.models.join(", ")));
         sheet.line("started", date(record.start_time, zone));
         sheet.maybe("ended", record.end_time.map(|at| date(at, zone)));
+        sheet.maybe("limit", self.0.limit.as_ref());
         let open = human::duration(Duration::from_millis(record.duration_ms));
         sheet.line(
             "open for",
@@ -128,6 +129,7 @@ impl Sheets<'_> {
         sheet.maybe("chain", chain(&self.0.chain, &record.name));
         sheet.maybe("started in", self.0.parent.as_ref());
         sheet.maybe("started from it", (!self.0.children.is_empty()).then(|| self.0.children.join(", ")));
+        sheet.maybe("with those", self.0.tree.as_ref().map(tree));
         sheet.maybe("process", process(record));
         let correlation = &record.correlation;
         sheet.line("conversation", conversation(record));
@@ -221,6 +223,17 @@ pub(super) fn chain(chain: &Chain, here: &str) -> Option<String> {
         links.push(format!("{later} after"));
     }
     Some(links.join(" → "))
+}
+
+/// `3 sessions · 12 calls · 34.5k tokens · $0.1234`: a session together with all that it has started.
+fn tree(tree: &TreeUsage) -> String {
+    [
+        human::counted(tree.sessions, "session"),
+        human::counted(usize::try_from(tree.api_calls).unwrap_or_default(), "call"),
+        format!("{} tokens", human::count(number(tree.tokens()))),
+        cost(tree.cost_usd, &tree.unpriced_models),
+    ]
+    .join(" · ")
 }
 
 /// `needs-input since 2026-11-16 09:05:00: permission to run a command (screen)`.
@@ -319,6 +332,8 @@ mod tests {
             },
             parent: None,
             children: Vec::new(),
+            tree: None,
+            limit: None,
             sends: true,
             bill: None,
             quotas: Vec::new(),
@@ -369,6 +384,28 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
         let text = Sheets(&details).draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
         assert!(text.contains("\n  usage not read  of 2 calls, or not all of it: "), "{text}");
         assert_eq!(serde_json::to_value(details.shown()).unwrap()["unreadCalls"], 2);
+    }
+
+    #[test]
+    fn a_session_that_started_others_is_drawn_with_the_sum_of_all() {
+        let mut details = details();
+        details.children = vec!["worker".into()];
+        details.limit = Some("mcp.idleLimit is reached: the session was stopped".into());
+        details.tree = Some(TreeUsage {
+            sessions: 3,
+            api_calls: 12,
+            input_tokens: 4_000,
+            cost_usd: 0.25,
+            unpriced_models: vec!["new".into()],
+            ..TreeUsage::default()
+        });
+        let text = Sheets(&details).draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
+        for line in [
+            "  limit            mcp.idleLimit is reached: the session was stopped\n",
+            "  started from it  worker\n  with those       3 sessions · 12 calls · 4.00k tokens · $0.2500+\n",
+        ] {
+            assert!(text.contains(line), "{text}");
+        }
     }
 
     #[test]

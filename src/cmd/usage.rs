@@ -89,6 +89,7 @@ fn query(args: &Usage, commits: Option<Vec<String>>) -> UsageQuery {
             UsageBy::Month => By::Month,
             UsageBy::Session => By::Session,
             UsageBy::Chain => By::Chain,
+            UsageBy::Root => By::Root,
             UsageBy::Model => By::Model,
             UsageBy::Project => By::Project,
             UsageBy::Agent => By::Agent,

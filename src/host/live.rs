@@ -435,3 +435,62 @@ impl LiveSession {
         (None, ends.into_iter().chain(idles).min())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use wire::{Ids, RandomIds};
+
+    const LIMIT: Duration = Duration::from_mins(10);
+
+    fn live(limits: Limits) -> LiveSession {
+        LiveSession::new(Subject {
+            agent: None,
+            run: RandomIds.run(),
+            session: RandomIds.session(),
+            origin: Origin::given([], "/".into()),
+            limits,
+            notifier: Notifier::default(),
+            osc9: false,
+            prompted: false,
+        })
+    }
+
+    #[test]
+    fn session_that_nobody_needs_reaches_its_limit_in_idle_alone() {
+        for is in Activity::ALL.iter().copied() {
+            let mut live = live(Limits { unneeded: Some(LIMIT), ..Limits::default() });
+            let (steady, begun) = live.begun;
+            live.state = LiveState { is, since: begun, why: String::new(), source: None };
+            let at = |after: Duration| (steady + after, begun.after(after));
+            let limit = |live: &LiveSession, after| {
+                let (now, wall) = at(after);
+                live.limit(now, wall)
+            };
+            let reached = limit(&live, LIMIT).0;
+            assert_eq!(reached, (is == Activity::Idle).then_some("mcp.idleLimit is reached"), "{is}");
+            let before = limit(&live, LIMIT / 2);
+            assert_eq!(before, (None, (is == Activity::Idle).then_some(steady + LIMIT)), "{is}");
+            // Somebody was attached, or waited, until then.
+            live.needed_at = begun.after(LIMIT / 2);
+            assert_eq!(limit(&live, LIMIT).0, None, "{is}");
+            assert_eq!(limit(&live, LIMIT * 3 / 2).0, reached, "{is}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_attached_or_waits_is_noted() {
+        let screen =
+            Screen::new(terminal::PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 }, 0);
+        let wait = WaitRequest { until: vec![Moment::Exit], cursor: None, timeout_ms: 60_000, unlike: None };
+        for (attached, waits, needed) in [(false, false, false), (true, false, true), (false, true, true)] {
+            let mut live = live(Limits::default());
+            live.needed_at = Timestamp(0);
+            if waits {
+                assert_eq!(live.wait(1, &wait), None);
+            }
+            live.step(Instant::now(), &screen, 0, attached);
+            assert_eq!(live.needed_at != Timestamp(0), needed, "attached {attached}, waits {waits}");
+        }
+    }
+}

@@ -8,7 +8,7 @@ use super::notes::{Note, Reporter};
 use crate::home::Home;
 use crate::launch::note;
 use crate::launch::stop::{is_shared, tree_of};
-use crate::store::{self, Store};
+use crate::store::{self, LIMIT_EVIDENCE, Store};
 use system::clock::{Clock, SystemClock};
 use terminal::process::{Processes, SystemProcesses, tree};
 use wire::{Pid, ProcessId, RunId, SessionId};
@@ -97,7 +97,7 @@ impl Stopping {
 
 fn note_limit(home: &Home, (session, run): (SessionId, RunId), why: &str) -> Result<(), store::Error> {
     let now = SystemClock.now();
-    let evidence = note(now, "limit", format!("{why}: the session was stopped"));
+    let evidence = note(now, LIMIT_EVIDENCE, format!("{why}: the session was stopped"));
     Store::open(home, now)?.write(|tx| tx.note_evidence(session, run, &evidence))
 }
 

@@ -183,16 +183,8 @@ pub fn depth(view: &View<'_>, row: &SessionRow) -> Result<(u32, SessionRow), sto
 
 /// How many sessions below one, at any depth, are active.
 pub fn active_below(view: &View<'_>, top: i64) -> Result<u32, store::Error> {
-    let (mut seen, mut pending, mut active) = (HashSet::from([top]), vec![top], 0);
-    while let Some(n) = pending.pop() {
-        for child in view.children(n)? {
-            if seen.insert(child.n) {
-                active += u32::from(child.is_active());
-                pending.push(child.n);
-            }
-        }
-    }
-    Ok(active)
+    let active = view.descendants(top)?.iter().filter(|row| row.is_active()).count();
+    Ok(u32::try_from(active).unwrap_or(u32::MAX))
 }
 
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! One session in full, with what came before and after it, what it cost and what was sent of it.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use serde::Serialize;
 use serde_json::json;
@@ -13,8 +14,11 @@ use crate::config::RunawayLimits;
 use crate::session::lookup::Foreign;
 use crate::session::record::record;
 use crate::session::runaway::{Runaway, runaway_of};
-use crate::store::{self, SessionRow, View};
-use wire::{SessionId, SessionRecord, Timestamp};
+use crate::store::{self, LIMIT_EVIDENCE, SessionRow, View};
+use wire::{EndReason, PicoDollars, SessionId, SessionRecord, Timestamp};
+
+/// The host notes a limit beside the end of its session: the grace, and what a slow store takes.
+const LIMIT_ENDS: Duration = Duration::from_mins(5);
 
 /// Everything that is known about one session.
 #[derive(Clone, Debug)]
@@ -27,6 +31,10 @@ pub struct SessionDetails {
     pub chain: Chain,
     pub parent: Option<String>,
     pub children: Vec<String>,
+    /// Of a session that has started others.
+    pub tree: Option<TreeUsage>,
+    /// The limit that ended it.
+    pub limit: Option<String>,
     /// Whether anything is to be sent anywhere.
     pub sends: bool,
     /// Of a session that the proxy saw calls of.
@@ -43,12 +51,77 @@ pub struct SessionDetails {
     pub question: Option<Question>,
 }
 
+/// What a session used together with all that it has started, at any depth.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TreeUsage {
+    pub sessions: usize,
+    pub api_calls: i64,
+    pub input_tokens: i64,
+    pub output_tokens: i64,
+    pub cache_read_tokens: i64,
+    pub cache_write_tokens: i64,
+    pub reasoning_tokens: i64,
+    pub cost_usd: f64,
+    pub unpriced_models: Vec<String>,
+}
+
+impl TreeUsage {
+    /// `None` for a session that has started none.
+    fn of(view: &View<'_>, row: &SessionRow) -> Result<Option<Self>, store::Error> {
+        let below = view.descendants(row.n)?;
+        if below.is_empty() {
+            return Ok(None);
+        }
+        let (mut sum, mut cost) = (Self { sessions: below.len() + 1, ..Self::default() }, PicoDollars(0));
+        for n in below.iter().map(|row| row.n).chain([row.n]) {
+            let totals = view.totals(n)?;
+            for (sum, more) in [
+                (&mut sum.api_calls, totals.api_calls),
+                (&mut sum.input_tokens, totals.input),
+                (&mut sum.output_tokens, totals.output),
+                (&mut sum.cache_read_tokens, totals.cache_read),
+                (&mut sum.cache_write_tokens, totals.cache_write),
+                (&mut sum.reasoning_tokens, totals.reasoning),
+                (&mut cost.0, totals.cost.0),
+            ] {
+                *sum = sum.saturating_add(more);
+            }
+            sum.unpriced_models.extend(view.unpriced_models(n)?);
+        }
+        sum.cost_usd = cost.dollars();
+        sum.unpriced_models.sort_unstable();
+        sum.unpriced_models.dedup();
+        Ok(Some(sum))
+    }
+
+    /// Everything billed.
+    pub fn tokens(&self) -> i64 {
+        [self.input_tokens, self.output_tokens, self.cache_read_tokens, self.cache_write_tokens]
+            .into_iter()
+            .fold(0, i64::saturating_add)
+    }
+}
+
+/// Which limit has ended a session, as its host noted it.
+fn limit_reached(view: &View<'_>, row: &SessionRow) -> Result<Option<String>, store::Error> {
+    if row.end_reason != Some(EndReason::Stopped) {
+        return Ok(None);
+    }
+    let noted = view.evidence(row.n)?.into_iter().rfind(|evidence| evidence.source == LIMIT_EVIDENCE);
+    Ok(noted
+        .filter(|evidence| row.ended_at.is_some_and(|end| end.since(evidence.at) < LIMIT_ENDS))
+        .map(|evidence| evidence.detail))
+}
+
 /// A session as `show --json` has it: its record, and what is known on this machine alone.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ShownRecord<'a> {
     #[serde(flatten)]
     record: &'a SessionRecord,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tree: Option<&'a TreeUsage>,
     #[serde(skip_serializing_if = "Option::is_none")]
     bill: Option<&'a Bill>,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
@@ -93,6 +166,8 @@ impl SessionDetails {
             chain: Chain::around(view, row)?,
             parent: parent.map(|parent| parent.name),
             children: view.children(row.n)?.into_iter().map(|child| child.name).collect(),
+            tree: TreeUsage::of(view, row)?,
+            limit: limit_reached(view, row)?,
             sends: !view.sinks()?.is_empty(),
             bill: Bill::of(view, row)?,
             quotas: quota_uses(view, row)?,
@@ -107,12 +182,13 @@ impl SessionDetails {
 impl SessionDetails {
     /// For programs: the record, with what only this machine knows.
     pub fn shown(&self) -> impl Serialize + '_ {
-        let Self { record, bill, quotas, waiting_calls, question, .. } = self;
+        let Self { record, tree, bill, quotas, waiting_calls, question, .. } = self;
         let question = question.as_ref();
         let runaway = self.runaway.as_ref().map(Into::into);
         let unread_calls = Some(self.unread_calls).filter(|calls| *calls > 0);
         ShownRecord {
             record,
+            tree: tree.as_ref(),
             bill: bill.as_ref(),
             quotas,
             waiting_calls: *waiting_calls,
@@ -168,4 +244,65 @@ pub fn foreign_record(foreign: &Foreign, title: Option<&str>) -> serde_json::Val
             "agentSessionFile": foreign.file.to_string_lossy(),
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use crate::session::absorb::{Batch, absorb};
+    use crate::session::lifecycle::{self, ConversationStart};
+    use crate::session::tests::{World, binding, usage};
+    use crate::store::FileId;
+    use wire::RunId;
+
+    #[test]
+    fn a_session_has_the_sum_of_all_that_it_started_at_any_depth() {
+        let mut world = World::new();
+        let mut start = |name: &str, parent: Option<RunId>| {
+            let mut begin = world.begin(ConversationStart::Fresh);
+            begin.parent = parent;
+            let (run, session) = (begin.run.id, world.start_as(&begin).1.session);
+            let at = world.now;
+            world.store.write(|tx| lifecycle::bind(tx, at, &world.ids, session, &binding(name))).unwrap();
+            let inode = u64::try_from(name.len()).unwrap();
+            let records = [usage(name, at, inode)];
+            let batch = Batch {
+                file: FileId { device: 1, inode },
+                path: Path::new(name),
+                from: 0,
+                restart: false,
+                to: 1,
+                state: &[],
+                unreadable: 0,
+                records: &records,
+            };
+            world.store.write(|tx| absorb(tx, at, session, &batch)).unwrap();
+            (run, session)
+        };
+        let (top_run, top) = start("top", None);
+        let (child_run, child) = start("child", Some(top_run));
+        let (_, grandchild) = start("grandchild", Some(child_run));
+        start("stranger", None);
+        world
+            .store
+            .read(|view| {
+                let row = |id| Ok::<_, store::Error>(view.session(id)?.unwrap());
+                let tree = |id| TreeUsage::of(view, &row(id)?);
+                let sessions =
+                    |tree: &Option<TreeUsage>| tree.as_ref().map(|tree| (tree.sessions, tree.api_calls));
+                let (of_top, of_child) = (tree(top)?, tree(child)?);
+                assert_eq!((sessions(&of_top), sessions(&of_child)), (Some((3, 3)), Some((2, 2))));
+                assert_eq!(tree(grandchild)?, None);
+                let mut cost = PicoDollars(0);
+                for id in [top, child, grandchild] {
+                    cost.0 += view.totals(row(id)?.n)?.cost.0;
+                }
+                let whole = of_top.unwrap();
+                assert!(cost.0 > 0 && (whole.cost_usd - cost.dollars()).abs() < 1e-12, "{whole:?}");
+                Ok::<_, store::Error>(())
+            })
+            .unwrap();
+    }
 }

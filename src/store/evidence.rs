@@ -18,6 +18,9 @@ spelled!(
     }
 );
 
+/// The source of evidence that a limit has ended a session.
+pub const LIMIT_EVIDENCE: &str = "limit";
+
 /// One line of `explain`.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "camelCase")]

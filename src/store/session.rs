@@ -1,5 +1,6 @@
 //! The rows of sessions.
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Row, params};
@@ -253,6 +254,21 @@ impl View<'_> {
 
     pub fn children(&self, parent: i64) -> Result<Vec<SessionRow>, Error> {
         self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.parent = ?1 ORDER BY s.n"), [parent], read)
+    }
+
+    /// The sessions that were started from inside one, and from inside those, at any depth.
+    pub fn descendants(&self, top: i64) -> Result<Vec<SessionRow>, Error> {
+        // What is damaged may lead in a circle.
+        let (mut seen, mut pending, mut found) = (HashSet::from([top]), vec![top], Vec::new());
+        while let Some(n) = pending.pop() {
+            for child in self.children(n)? {
+                if seen.insert(child.n) {
+                    pending.push(child.n);
+                    found.push(child);
+                }
+            }
+        }
+        Ok(found)
     }
 
     pub fn name_taken(&self, name: &str) -> Result<bool, Error> {

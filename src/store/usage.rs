@@ -76,6 +76,8 @@ pub struct OwnerSession {
     pub tags: Vec<String>,
     /// The id of the first session of its chain of `/clear`s.
     pub chain: String,
+    /// The id of the session at the top of those that started each other; its own where nobody started it.
+    pub root: String,
     /// The demonstration, which is not counted.
     pub local_only: bool,
 }
@@ -279,17 +281,20 @@ impl View<'_> {
             Ok(())
         })?;
         // By id: the id that is shown, and where it was come to from when it was first opened. Later openings may lead back.
-        let mut known: HashMap<String, (String, Option<String>)> = HashMap::new();
+        let mut known: Links = HashMap::new();
+        // The same for the session that it was started from inside of.
+        let mut parents: Links = HashMap::new();
         let mut here = HashMap::new();
         self.each(
             "SELECT s.n, s.id, ifnull(s.former_id, s.id), s.name, s.agent, s.agent_session, s.started_at, s.project,
-               s.repository, s.branch, s.grp, s.cwd, s.local_only, o.transitioned_from
-             FROM session s LEFT JOIN opening o ON o.session = s.n AND o.number = 1",
+               s.repository, s.branch, s.grp, s.cwd, s.local_only, o.transitioned_from, p.id
+             FROM session s LEFT JOIN opening o ON o.session = s.n AND o.number = 1 LEFT JOIN session p ON p.n = s.parent",
             [],
             |row| {
                 let n: i64 = row.get(0)?;
                 let owner = read_owner(row, row.get(11)?, row.get(12)?, tags.remove(&n).unwrap_or_default())?;
                 known.insert(row.get(1)?, (row.get(2)?, row.get(13)?));
+                parents.insert(row.get(1)?, (row.get(2)?, row.get(14)?));
                 if owner.session.as_ref().is_some_and(|session| !session.local_only) {
                     here.insert(n, index(owners.len()));
                 }
@@ -314,7 +319,8 @@ impl View<'_> {
         )?;
         for owner in &mut owners {
             if let Some(session) = &mut owner.session {
-                session.chain = first_of_chain(&session.chain, &known);
+                session.chain = first_of(&session.chain, &known);
+                session.root = first_of(&session.root, &parents);
             }
         }
         Ok((owners, here, pruned))
@@ -384,6 +390,7 @@ fn read_owner(
             group: row.get(10)?,
             tags,
             chain: row.get(1)?,
+            root: row.get(1)?,
             local_only,
         }),
         project: row.get(7)?,
@@ -393,8 +400,11 @@ fn read_owner(
     })
 }
 
-/// The first session of the chain that `id` belongs to, as far back as sessions are known.
-fn first_of_chain(id: &str, known: &HashMap<String, (String, Option<String>)>) -> String {
+/// By the id of a session: the id that is shown, and the session before it or above it.
+type Links = HashMap<String, (String, Option<String>)>;
+
+/// The first session on the way back from `id`, as far as sessions are known.
+fn first_of(id: &str, known: &Links) -> String {
     let mut first = id;
     // A chain is not longer than there are sessions; a damaged one may lead in a circle.
     for _ in 0..known.len() {
@@ -424,9 +434,9 @@ mod tests {
             session("y", Some("x")),
         ]);
         for (id, first) in [("a", "a"), ("b", "a"), ("c", "a"), ("later", "later")] {
-            assert_eq!(first_of_chain(id, &known), format!("{first}-shown"));
+            assert_eq!(first_of(id, &known), format!("{first}-shown"));
         }
-        assert!(first_of_chain("x", &known).ends_with("-shown"), "a circle ends");
+        assert!(first_of("x", &known).ends_with("-shown"), "a circle ends");
     }
 
     #[test]

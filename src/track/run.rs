@@ -15,7 +15,7 @@ use super::plan::Plan;
 use super::recorder::{Recorder, Refused};
 use super::recover::recover;
 use super::shared::SharedRun;
-use super::summary::{Summary, record_of, run_total};
+use super::summary::{Summary, record_of, run_total, still_running};
 use super::timers::{Scope, Wake};
 use super::watch::{Change, Watch};
 use crate::detached;
@@ -338,6 +338,8 @@ impl Run {
         if recorder.plan().summary {
             let (session, all) = (recorder.sessions().current(), recorder.sessions().all().to_vec());
             summary.session = recorder.commit(|store| record_of(store, session, at));
+            let running = recorder.commit(|store| still_running(store, &home, &all));
+            summary.running = running.unwrap_or_default();
             summary.run_total = recorder.commit(|store| run_total(store, &all)).flatten();
             let now = recorder.now();
             let used = recorder.commit(|store| budgets.used(store, session, now));

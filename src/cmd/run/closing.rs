@@ -134,6 +134,19 @@ pub(super) fn paused(sinks: &Sinks, now: Timestamp) -> Option<String> {
     ))
 }
 
+/// Sessions that are named; further ones are counted.
+const NAMED: usize = 5;
+
+/// What goes on after the run that has started it.
+pub(super) fn running(names: &[String]) -> Option<String> {
+    let first = names.first()?;
+    let more = names.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(", and {more} more") } else { String::new() };
+    let named = names.iter().take(NAMED).cloned().collect::<Vec<_>>().join(", ");
+    let line = format!("codemie: still running: {named}{more} · codemie stop {}", shell::word(first));
+    Some(shorten(&line, usize::MAX))
+}
+
 /// A budget that is nearly or wholly spent. Names come from config.toml and from sessions.
 pub(super) fn budget(standing: &Standing, now: Timestamp, zone: &TimeZone) -> String {
     shorten(&format!("codemie: budget {}", standing.in_words(now, zone)), usize::MAX)
@@ -256,6 +269,17 @@ mod tests {
         let line = line(&session, None, None, 80);
         assert_eq!(line, "codemie: 5h 00m · 123M tokens · $0.0123 · codemie resume claude-2611160731-2");
         assert!(line.width() <= 80, "{line}");
+    }
+
+    #[test]
+    fn what_still_runs_is_named_and_counted() {
+        let names = |count: usize| (1..=count).map(|n| format!("worker {n}")).collect::<Vec<_>>();
+        assert_eq!(running(&names(0)), None);
+        assert_eq!(
+            running(&names(2)).unwrap(),
+            "codemie: still running: worker 1, worker 2 · codemie stop 'worker 1'"
+        );
+        assert!(running(&names(7)).unwrap().contains("worker 5, and 2 more · "));
     }
 
     #[test]

@@ -179,6 +179,7 @@ impl Drawing<'_> {
             By::Month => Column::text("MONTH", usize::MAX),
             By::Session => Column::text("SESSION", format::NAME.max(widest.unwrap_or(0))),
             By::Chain => Column::text("CHAIN", format::NAME),
+            By::Root => Column::text("ROOT", format::NAME),
             By::Model => Column::text("MODEL", 16),
             By::Project => Column::text("PROJECT", 12),
             By::Agent => Column::text("AGENT", usize::MAX),

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use super::filter::{Choice, UsageFilter};
 use super::row::{CommitLabel, SessionLabel, UsageRow};
-use crate::store::{CommitFacts, Owner, Portion, Spending};
+use crate::store::{CommitFacts, Owner, OwnerSession, Portion, Spending};
 use prices::Prices;
 use system::calendar;
 use wire::spelled;
@@ -19,6 +19,7 @@ spelled!(
         Month = "month",
         Session = "session",
         Chain = "chain",
+        Root = "root",
         Model = "model",
         Project = "project",
         Agent = "agent",
@@ -37,7 +38,7 @@ impl By {
 
     /// Rows that are sessions, and have a name and a start.
     pub fn is_sessions(self) -> bool {
-        matches!(self, Self::Session | Self::Chain)
+        matches!(self, Self::Session | Self::Chain | Self::Root)
     }
 
     fn is_chronological(self) -> bool {
@@ -116,6 +117,9 @@ pub fn tally(sources: &[Spending], query: &UsageQuery) -> Tally {
         }
     }
     let mut rows = table.rows;
+    if query.by == By::Root {
+        name_roots(&mut rows, sources);
+    }
     for row in rows.iter_mut().chain([&mut total]) {
         row.unpriced_models.sort_unstable();
         row.breakdown.sort_by(|a, b| (Reverse(a.cost), &a.key).cmp(&(Reverse(b.cost), &b.key)));
@@ -141,6 +145,28 @@ fn known_owners(sources: &[Spending]) -> Vec<Vec<&Owner>> {
         .iter()
         .map(|source| source.owners.iter().map(|owner| session_of(owner).unwrap_or(owner)).collect())
         .collect()
+}
+
+/// Names rows by the sessions at their tops, which may have made no call that counts.
+fn name_roots(rows: &mut [UsageRow], sources: &[Spending]) {
+    let owners = sources.iter().flat_map(|source| &source.owners);
+    let roots: HashMap<&str, (&OwnerSession, &Owner)> = owners
+        .filter_map(|owner| owner.session.as_ref().map(|session| (session.id.as_str(), (session, owner))))
+        .collect();
+    for row in rows {
+        if let Some((session, owner)) = row.key.as_deref().and_then(|key| roots.get(key)) {
+            row.label = Some(label(session, owner));
+        }
+    }
+}
+
+fn label(session: &OwnerSession, owner: &Owner) -> SessionLabel {
+    SessionLabel {
+        id: Some(session.id.clone()),
+        name: session.name.clone(),
+        project: owner.project.clone(),
+        started: Some(session.started_at),
+    }
 }
 
 /// Puts rows in order and keeps those that are wanted; how many were left out.
@@ -240,6 +266,7 @@ impl<'a> Call<'a> {
                 vec![(self.owner.conversation.as_deref().or_else(id), 0, &self.owner.agent)]
             }
             By::Chain => text(session.map(|session| session.chain.as_str())),
+            By::Root => text(session.map(|session| session.root.as_str())),
             By::Model => text(Some(self.model)),
             By::Project => text(known.project.as_deref()),
             By::Agent => text(Some(&self.owner.agent)),
@@ -255,13 +282,8 @@ impl<'a> Call<'a> {
 
     fn new_row(&self, by: By, known: &Owner, key: Key<'_>) -> UsageRow {
         let (text, quarter, _) = key;
-        let label = |session: &crate::store::OwnerSession| SessionLabel {
-            id: Some(session.id.clone()),
-            name: session.name.clone(),
-            project: known.project.clone(),
-            started: Some(session.started_at),
-        };
         let session = known.session.as_ref();
+        let label = |session| label(session, known);
         UsageRow {
             key: match by {
                 By::Hour => Some(calendar::hour(quarter)),
@@ -275,7 +297,7 @@ impl<'a> Call<'a> {
                 By::Session => session.map(label).or_else(|| {
                     Some(SessionLabel { project: known.project.clone(), ..SessionLabel::default() })
                 }),
-                By::Chain => session.map(label),
+                By::Chain | By::Root => session.map(label),
                 _ => None,
             },
             commit: text.filter(|_| by == By::Commit).map(|commit| {

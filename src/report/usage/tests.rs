@@ -1,8 +1,10 @@
+use std::collections::BTreeMap;
+
 use super::*;
 use crate::session::lifecycle::{ConversationStart, bind};
 use crate::session::tests::{World, binding};
 use crate::store::{CallSums, Owner, OwnerSession, Place, Portion};
-use wire::{PicoDollars, Timestamp};
+use wire::{PicoDollars, RunId, Timestamp};
 
 /// A source with one portion for each entry: owner, model, quarter, place, dollars.
 fn source(owners: Vec<Owner>, calls: &[(u32, &str, i32, Option<u32>, i64)]) -> Spending {
@@ -43,6 +45,7 @@ fn session(id: &str, chain: &str, tags: &[&str], group: Option<&str>, project: &
             group: group.map(str::to_owned),
             tags: tags.iter().map(|&tag| tag.to_owned()).collect(),
             chain: chain.into(),
+            root: if id == "x" { "b" } else { id }.into(),
             local_only: false,
         }),
         project: Some(project.into()),
@@ -118,6 +121,7 @@ fn rows_by_every_key() {
         (By::Month, &[(Some("1970-01"), 47), (Some("1970-02"), 16)]),
         (By::Session, &[(Some("c-a"), 9), (Some("c-b"), 4), (Some("c-x"), 34), (Some("f"), 16)]),
         (By::Chain, &[(Some("a"), 13), (Some("x"), 34), (None, 16)]),
+        (By::Root, &[(Some("a"), 9), (Some("b"), 38), (None, 16)]),
         (By::Model, &[(Some("opus"), 46), (Some("gpt"), 16), (Some("haiku"), 1)]),
         (By::Project, &[(Some("webshop"), 34), (None, 16), (Some("web"), 13)]),
         (By::Agent, &[(Some("claude"), 47), (Some("codex"), 16)]),
@@ -254,6 +258,35 @@ fn rows_of_sessions_have_name_project_and_start() {
         (&chains[0]["key"], &chains[0]["name"], &chains[2]["key"]),
         (&"a".into(), &"name-a".into(), &().into())
     );
+}
+
+/// The session at the top names the row, whether it called anybody or not.
+#[test]
+fn calls_of_a_tree_count_for_the_session_at_its_top() {
+    let mut world = World::new();
+    let start = |world: &mut World, parent: Option<RunId>| {
+        let mut begin = world.begin(ConversationStart::Fresh);
+        begin.parent = parent;
+        (begin.run.id, world.start_as(&begin).1.session)
+    };
+    let (run, top) = start(&mut world, None);
+    let (child_run, child) = start(&mut world, Some(run));
+    let (_, grandchild) = start(&mut world, Some(child_run));
+    let (_, other) = start(&mut world, None);
+    let clock = LocalClock::of(jiff::tz::TimeZone::UTC);
+    let spending = world.store.read(|view| view.spending(&clock, Span::default())).unwrap();
+    let roots: BTreeMap<String, String> = spending
+        .owners
+        .iter()
+        .flat_map(|owner| &owner.session)
+        .map(|session| (session.id.clone(), session.root.clone()))
+        .collect();
+    let [top, child, grandchild, other] = [top, child, grandchild, other].map(|id| id.to_string());
+    let expected = [(&top, &top), (&child, &top), (&grandchild, &top), (&other, &other)];
+    assert_eq!(roots, expected.map(|(id, root)| (id.clone(), root.clone())).into());
+    let rows = tally(&sources(), &UsageQuery::by(By::Root)).rows;
+    let labels: Vec<Option<&str>> = rows.iter().map(|row| Some(row.label.as_ref()?.name.as_str())).collect();
+    assert_eq!(labels, [Some("name-a"), Some("name-b"), None]);
 }
 
 #[test]

@@ -55,7 +55,7 @@ fn every_table_has_its_keys() {
     assert_eq!(keys[..3], days);
     assert_eq!(keys[3..], ["a", "claude-opus-4-8", "widgets", "claude", "main"]);
     // A foreign conversation has neither chain nor tags, and nobody looked at its commits.
-    for by in [By::Chain, By::Commit, By::Tag, By::Group] {
+    for by in [By::Chain, By::Root, By::Commit, By::Tag, By::Group] {
         assert_eq!(stage.scan().rows(by)[0].key, None, "{by}");
     }
 }
