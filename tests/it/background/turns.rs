@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use serde_json::Value;
+use system::clock::{Clock, SystemClock};
 
 use super::{Scene, Viewer};
 use crate::support::scripted::await_some;
@@ -74,6 +75,14 @@ impl Agent {
         let started = self.json(&["run", "--detach", "--json", "--name", "worker", "claude"]);
         let text = |key: &str| started[key].as_str().unwrap().to_owned();
         (text("sessionId"), text("cursor"))
+    }
+
+    /// As `codemie mcp` starts it.
+    fn start_through_mcp(&self) -> String {
+        let (code, out, err) =
+            self.codemie(&["run", "--detach", "--through-mcp", "--name", "worker", "claude"]);
+        assert_eq!((code, err.as_str()), (Some(0), ""), "{out}");
+        out.trim().to_owned()
     }
 
     fn connect(&self, session: &str) -> Viewer {
@@ -179,4 +188,40 @@ fn resume_in_the_background_prints_the_id_and_its_prompt_is_a_turn() {
     viewer.keys("turn 0.1 two\n");
     let waited = agent.wait(resumed["cursor"].as_str().unwrap());
     assert!(agent.view().contains("answer two"), "{waited}");
+}
+
+#[test]
+fn idle_session_of_mcp_that_nobody_needs_ends_and_can_be_resumed() {
+    let agent = Agent::new();
+    agent.scene.sandbox.file(".codemie/config.toml", "[mcp]\nidleLimit = '100ms'\n");
+    let session = agent.start_through_mcp();
+    let record = agent.scene.await_ended(&session);
+    assert_eq!(record["endReason"], "stopped", "{record}");
+    for command in ["explain", "show"] {
+        let (_, out, err) = agent.codemie(&[command, "worker"]);
+        assert!(out.contains("mcp.idleLimit is reached: the session was stopped"), "{command}: {out}{err}");
+    }
+    // By a person's hand it has no such limit.
+    let resumed = agent.codemie(&["resume", "worker", "--detach"]);
+    assert_eq!(resumed, (Some(0), format!("{session}\n"), String::new()));
+    let mut viewer = agent.connect(&session);
+    viewer.keys("turn 0 one\n");
+    let (_, shown, _) = agent.codemie(&["show", "worker"]);
+    assert!(!shown.contains("idleLimit"), "{shown}");
+}
+
+#[test]
+fn session_of_mcp_stays_while_somebody_is_attached() {
+    let agent = Agent::new();
+    agent.scene.sandbox.file(".codemie/config.toml", "mcp.idleLimit = '1s'\n");
+    let session = agent.start_through_mcp();
+    let viewer = agent.connect(&session);
+    await_some("it is idle for longer than its limit", || {
+        let record = agent.scene.record(&session);
+        assert_eq!(record["status"], "active", "{record}");
+        let since = record["state"]["since"].as_i64()?;
+        (record["state"]["is"] == "idle" && SystemClock.now().0 - since > 2_000).then_some(())
+    });
+    drop(viewer);
+    assert_eq!(agent.scene.await_ended(&session)["endReason"], "stopped");
 }
