@@ -89,14 +89,14 @@ fn the_official_sdk_drives_a_background_session() {
 }
 
 /// The server, spoken to by hand.
-struct Server {
+pub(crate) struct Server {
     process: Child,
     /// Read as they come, so that the server never waits for its client.
     lines: Receiver<String>,
 }
 
 impl Server {
-    fn start(sandbox: &Sandbox) -> Self {
+    pub(crate) fn start(sandbox: &Sandbox) -> Self {
         let mut command = sandbox.codemie(&["mcp"]);
         let mut process =
             command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -113,11 +113,11 @@ impl Server {
         let _ = self.process.stdin.as_mut().unwrap().write_all(bytes);
     }
 
-    fn say_json(&mut self, message: &Value) {
+    pub(crate) fn say_json(&mut self, message: &Value) {
         self.say(format!("{message}\n").as_bytes());
     }
 
-    fn open(&mut self) {
+    pub(crate) fn open(&mut self) {
         self.say_json(&json!({"jsonrpc": "2.0", "id": "init", "method": "initialize", "params": {
             "protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"},
         }}));
@@ -127,7 +127,7 @@ impl Server {
     }
 
     /// Every line before it must be MCP, too.
-    fn answer_to(&mut self, id: &Value) -> Value {
+    pub(crate) fn answer_to(&mut self, id: &Value) -> Value {
         loop {
             let line = self.lines.recv_timeout(TIMEOUT).expect("an answer");
             let message: Value = serde_json::from_str(&line).unwrap_or_else(|_| panic!("no MCP: {line:?}"));
@@ -139,7 +139,7 @@ impl Server {
     }
 
     /// Closes its input and returns how it ended, how long that took, and what it printed on standard error.
-    fn close(mut self) -> (Option<i32>, Duration, String) {
+    pub(crate) fn close(mut self) -> (Option<i32>, Duration, String) {
         drop(self.process.stdin.take());
         let begun = Instant::now();
         while self.process.try_wait().unwrap().is_none() && begun.elapsed() < TIMEOUT {

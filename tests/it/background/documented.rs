@@ -73,6 +73,10 @@ fn difference(shown: &Value, seen: &Value, at: &str) -> Option<String> {
             }
             shown.iter().find_map(|(name, value)| difference(value, &seen[name], &format!("{at}/{name}")))
         }
+        // How many there are is the agent's version's affair; the page shows one.
+        (Value::Array(shown), Value::Array(seen)) if matches!(field, "evidence" | "additions") => {
+            seen.iter().find_map(|seen| difference(&shown[0], seen, &format!("{at}[]")))
+        }
         (Value::Array(shown), Value::Array(seen)) => {
             if shown.len() != seen.len() {
                 return Some(format!("{at}: {} entries, the page shows {}", seen.len(), shown.len()));

@@ -2,6 +2,7 @@
 //! `real_background`.
 
 mod answers;
+mod documented;
 mod lent;
 mod life;
 mod top;
