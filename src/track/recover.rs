@@ -19,8 +19,8 @@ use crate::session::{self, publish::publish};
 use crate::store::{self, Realm, RunRow, SessionRow, Store, View};
 use system::clock::{Clock, SystemClock};
 use system::file::modified;
-use terminal::process::SystemProcesses;
-use wire::Timestamp;
+use terminal::process::{Processes, SystemProcesses};
+use wire::{Pid, Timestamp};
 
 /// How long after a session was broken off its files are looked at. Codex and Gemini are started by a launcher: where that is
 /// killed, the agent itself may live on and answer what it was asked.
@@ -36,6 +36,11 @@ const UNKNOWN_SOCKET: Duration = Duration::from_hours(24);
 
 /// Ends every session whose run is gone. Costs two queries and three listings when there is none.
 pub fn recover(store: &mut Store, home: &Home) -> Result<(), session::Error> {
+    // Without a free descriptor no process can be looked up, and every run would look gone, our own among them.
+    if SystemProcesses.start_time(Pid(std::process::id().cast_signed())).is_none() {
+        tracing::warn!("processes cannot be looked up now: no run is taken for gone");
+        return Ok(());
+    }
     let now = SystemClock.now();
     // Before sessions are ended: their ENDs count them.
     let left = session::journal::take_in(store, home, now)?;
