@@ -44,7 +44,7 @@ impl Processes for Ancestry {
     }
 
     fn parent(&self, pid: Pid) -> Option<Pid> {
-        // (Who has no parent that can be seen is not identified either.)
+        // Every process has a parent; above this one is nothing of ours.
         Some(if pid == SERVER { me() } else { Pid(1) })
     }
 }
