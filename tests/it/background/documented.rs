@@ -134,6 +134,7 @@ fn is_id(text: &str) -> bool {
 #[test]
 fn every_example_of_the_page_for_orchestrators_is_what_comes() {
     let scene = Scene::new();
+    scene.sandbox.file(".git/HEAD", "ref: refs/heads/main\n");
     scene.sandbox.script("bin/claude", &fs::read_to_string(AGENT).unwrap());
     scene.sandbox.script("bin/codemie", &format!("exec '{CODEMIE}' \"$@\""));
     let claude = scene.sandbox.path("bin/claude");
