@@ -132,6 +132,8 @@ struct Unanswered {
     recorded: Option<SessionId>,
     /// The server listens, or there will be none.
     served: bool,
+    /// Its thread was started.
+    has_server: bool,
     /// The session is not recorded, for this reason, and its program is being ended.
     given_up: Option<String>,
 }
@@ -142,6 +144,7 @@ impl Launcher {
             stream: Some(stream),
             recorded: None,
             served: false,
+            has_server: false,
             given_up: None,
         })))
     }
@@ -224,10 +227,14 @@ impl Unrecorded {
             return;
         }
         tracing::error!("the program is ended: {why}");
-        // The server ends the whole tree. Where there is none, or no descriptor to look for processes with, the program is ended as
-        // by a signal.
+        // The server ends the whole tree, as far as processes can be looked up, which takes a descriptor. Else the program alone is
+        // ended, as by a signal. Not besides: a host whose program has just ended by itself would die of that signal.
         self.reporter.report(Note::NotRecorded);
-        terminal::end_own_program(END_GRACE);
+        let server_ends_it =
+            self.launcher.locked().has_server && SystemProcesses.identify(own_pid()).is_some();
+        if !server_ends_it {
+            terminal::end_own_program(END_GRACE);
+        }
     }
 
     /// Ends it unless it is recorded in time.
@@ -357,7 +364,10 @@ impl Beside {
             })
         });
         match thread {
-            Ok(_) => self.served = Some(served),
+            Ok(_) => {
+                self.unrecorded.launcher.note(|unanswered| unanswered.has_server = true);
+                self.served = Some(served);
+            }
             Err(error) => {
                 tracing::error!("no thread for the host's server: {error}");
                 self.unrecorded.launcher.served();
