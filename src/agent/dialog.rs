@@ -267,10 +267,8 @@ mod tests {
             labels(&read(rows)),
             [(1, "Red a warm one"), (2, "Type something."), (3, "Chat about this")]
         );
-        let many: String = (1..=12)
-            .map(|n| format!("{} {n}. Theme {n}   │ preview\n", if n == 4 { '●' } else { ' ' }))
-            .collect();
-        let many = read(&many);
+        let many = (1..=12).map(|n| format!("{} {n}. Theme {n}   │ preview", if n == 4 { '●' } else { ' ' }));
+        let many = read(&many.collect::<Vec<_>>().join("\n"));
         assert_eq!((many.choices.len(), many.choices[8].label.as_str()), (9, "Theme 9"));
         let scrolled = read("  7. Seven\n› 8. Eight\n  9. Nine");
         assert_eq!(labels(&scrolled), [(7, "Seven"), (8, "Eight"), (9, "Nine")]);

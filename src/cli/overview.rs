@@ -13,7 +13,7 @@ const GROUPS: [(&str, &[&str]); 7] = [
     ("Run", &["run", "resume", "attach", "top", "demo"]),
     ("Look", &["list", "show", "view", "search", "explain", "current", "dashboard"]),
     ("Money", &["usage", "limits", "budget", "prices", "statusline", "commit-note"]),
-    ("In the background, for scripts and agents", &["send", "wait", "stop", "mcp"]),
+    ("In the background, for scripts and agents", &["send", "wait", "answer", "stop", "mcp"]),
     ("Keep order", &["rename", "tag", "untag", "group", "archive", "unarchive", "prune", "export", "import"]),
     ("Team", &["backend", "proxy", "sync"]),
     ("Set up", &["doctor", "config", "shim", "init", "completions", "help"]),

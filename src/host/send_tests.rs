@@ -79,6 +79,7 @@ fn idle(composer: &str) -> Scene {
 
 /// What happens from one time to the next, in the words of a table.
 #[derive(Clone, Debug)]
+#[expect(clippy::large_enum_variant, reason = "a few rows of a table")]
 enum Act {
     /// From this many milliseconds on the scene is this one.
     See(u64, Scene),

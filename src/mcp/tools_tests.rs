@@ -449,7 +449,7 @@ fn number_of_sessions_is_limited_over_all_servers() {
     let at = Timestamp::parse("2026-11-17T10:00:05Z").unwrap();
     let run = |store: &mut Store, session| {
         let run = store.read(|view| view.run_number(view.session(session)?.unwrap().run.unwrap()));
-        run.map(|run| run.unwrap().id).unwrap_or_else(|error: store::Error| panic!("{error}"))
+        run.map_or_else(|error: store::Error| panic!("{error}"), |run| run.unwrap().id)
     };
     let (first, second) = (run(&mut store, first), run(&mut store, second));
     let clear = lifecycle::Transition { kind: wire::TransitionKind::Clear, binding: None, workspace: None };

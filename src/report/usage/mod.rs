@@ -186,7 +186,7 @@ fn name_commits(spending: &mut Spending, finder: &CommitFinder, wanted: Option<&
                 facts.at = facts.at.or(at);
                 repositories.entry(&made.root).or_default().push(latest.clone());
             }
-            *commit = head::short(&latest).to_owned();
+            head::short(&latest).clone_into(commit);
         }
     }
     for (root, mut commits) in repositories {

@@ -35,7 +35,7 @@ fn fences(page: &str) -> Vec<Fence> {
             (Some(kind), None) => {
                 open = Some(Fence { kind: kind.to_owned(), text: String::new(), line: number + 1 });
             }
-            (None, Some(fence)) => fence.text += &format!("{line}\n"),
+            (None, Some(fence)) => fence.text.extend([line, "\n"]),
             (None, None) => {}
         }
     }
