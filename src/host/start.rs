@@ -31,6 +31,10 @@ const NOT_STARTED: u8 = 126;
 /// Exit code: something may have been started, and it is not known yet.
 const NOT_KNOWN_YET: u8 = 5;
 
+/// What a host must be able to open: its terminal, its sockets, the store, the log, watches, `/proc`, and some clients. Twenty were the
+/// fewest with which one could do everything; with three fewer it started its program and then found neither store nor process.
+const SPARE_DESCRIPTORS: usize = 32;
+
 /// How long a launcher waits for its host. An agent starts in milliseconds; a store that somebody keeps locked delays the START.
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 
@@ -80,6 +84,12 @@ pub fn detach(program: Detached) -> Answer {
         message: format!("codemie: cannot start a background process: {error}"),
     };
     let (near, far) = UnixStream::pair().map_err(failed)?;
+    spare_descriptors(&near).map_err(|error| NotDetached {
+        code: NOT_STARTED,
+        message: format!(
+            "codemie: nothing is started in the background: fewer than {SPARE_DESCRIPTORS} further files can be opened ({error}); raise the limit (`ulimit -n`)"
+        ),
+    })?;
     let mut keep = vec![near.as_fd(), far.as_fd()];
     keep.extend(program.companion.as_ref().map(Companion::descriptor));
     match terminal::fork_detached(&keep).map_err(failed)? {
@@ -93,6 +103,11 @@ pub fn detach(program: Detached) -> Answer {
             terminal::exit_host(code)
         }
     }
+}
+
+/// Whether a host can open what it needs.
+fn spare_descriptors(any: &UnixStream) -> io::Result<()> {
+    (0..SPARE_DESCRIPTORS).map(|_| any.try_clone()).collect::<io::Result<Vec<_>>>().map(drop)
 }
 
 fn await_answer(mut near: UnixStream) -> Answer {
