@@ -192,9 +192,9 @@ struct StateSchema {
     source: Option<String>,
 }
 
-/// [`Dialog`], as a schema spells it.
+/// What a session asks
 #[derive(JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
+#[schemars(crate = "rmcp::schemars", rename = "Dialog")]
 #[expect(dead_code, reason = "only its schema is used")]
 struct DialogSchema {
     /// Stands for this dialog alone; answer_dialog and `codemie answer` want it
@@ -205,7 +205,7 @@ struct DialogSchema {
 }
 
 #[derive(JsonSchema)]
-#[schemars(crate = "rmcp::schemars")]
+#[schemars(crate = "rmcp::schemars", rename = "Choice")]
 #[expect(dead_code, reason = "only its schema is used")]
 struct ChoiceSchema {
     number: u32,

@@ -223,7 +223,7 @@ fn entries_of_one_time_are_numbered_without_counting_through_all_of_them() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("sessions.json");
     fs::write(&path, of_one_time(ENTRIES as usize)).unwrap();
-    world.store.faults.after(ENTRIES * 100); // statements: some dozens for each entry
+    world.store.faults.after(ENTRIES * 200); // statements: about a hundred for each entry
     let report = import(&mut world.store, &path, world.now).unwrap();
     world.store.faults.none();
     assert_eq!(report.imported.len(), ENTRIES as usize);
