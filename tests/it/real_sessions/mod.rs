@@ -37,6 +37,7 @@ mod evidence;
 mod gemini;
 mod hosted;
 mod latency;
+mod orchestrated;
 mod resume;
 mod rollout_versions;
 mod scene;

@@ -93,8 +93,12 @@ impl Scene {
 
     /// Runs one of codemie's own commands.
     pub(super) fn codemie(&self, arguments: &[&str]) -> Output {
+        self.codemie_in(&self.stage.home.project(), arguments)
+    }
+
+    pub(super) fn codemie_in(&self, folder: &Path, arguments: &[&str]) -> Output {
         let mut command = Command::new(env!("CARGO_BIN_EXE_codemie"));
-        command.args(arguments).current_dir(self.stage.home.project());
+        command.args(arguments).current_dir(folder);
         command.env_clear().envs(self.stage.home.environment(&self.stage.api)).output().unwrap()
     }
 
