@@ -9,9 +9,10 @@
 #[path = "../tests/trees.rs"]
 mod trees;
 
+use std::fs;
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use trees::Plan;
 
@@ -35,6 +36,7 @@ fn main() {
     let root = home.join(".claude");
     let plan = Plan { seed: 1, bytes: number("--bytes", 1 << 30), session_bytes: 600_000 };
     let truth = trees::make(&root, plan).unwrap();
+    written_when_last_said(&root);
     println!("{} files, {} MB", truth.files, truth.bytes / 1_000_000);
     println!("{:<20} {:>10} {:>10} {:>7} {:>9}", "words", "codemie", "ripgrep", "ratio", "messages");
     for words in WORDS {
@@ -56,6 +58,22 @@ fn main() {
             millis(ours),
             millis(theirs)
         );
+    }
+}
+
+/// Gives each file the time of its last line, as agents leave them: files that are older than what is found are not read.
+fn written_when_last_said(folder: &Path) {
+    for entry in fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            written_when_last_said(&path);
+            continue;
+        }
+        let text = fs::read_to_string(&path).unwrap();
+        let Some((_, last)) = text.rsplit_once(r#""timestamp":""#) else { continue };
+        let at = wire::Timestamp::parse(last.split('"').next().unwrap()).unwrap();
+        let at = SystemTime::UNIX_EPOCH + Duration::from_millis(at.0.cast_unsigned());
+        fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
     }
 }
 
