@@ -4,7 +4,7 @@ use super::error::{ErrorCode, ToolError};
 use super::forms::{AnswerDialog, SentMessage};
 use super::rules;
 use super::speak::has_ended;
-use super::tools::Tools;
+use super::tools::{LiveRun, Tools};
 use crate::launch::is_shared_daemon;
 use crate::remote::protocol::AnswerRequest;
 use crate::remote::send::Recipient;
@@ -17,17 +17,16 @@ impl Tools {
         rules::word("dialog", &args.dialog)?;
         let run = self.look(self.given.scope, |view, caller, filter| {
             let row = self.meant_session(view, filter, &args.session)?;
-            let (Some(run), Some(target)) = (self.live_run(view, &row)?, self.live_target(view, &row)?.run)
-            else {
-                return Err(has_ended(&row.name));
-            };
+            let target = self.live_target(view, &row)?;
+            let live = target.run.clone().ok_or_else(|| has_ended(&row.name))?;
+            let run = LiveRun::of(target, &row).ok_or_else(|| has_ended(&row.name))?;
             // Without variables, like the caller itself: an agent could set those of its own server.
             let lineage = Lineage::of(self.given.server, None, &*self.given.processes, &is_shared_daemon);
             let by = match caller.run {
                 Some(caller) => Approver::Inside(caller.id),
                 None => lineage.approver(&view.live_runs()?, &Realm::here()),
             };
-            match refusal(view, by, &run.session, &target, self.given.config.allow_answers)? {
+            match refusal(view, by, &run.session, &live, self.given.config.allow_answers)? {
                 Some(why) => Err(refused(why)),
                 None => Ok(run),
             }

@@ -93,6 +93,19 @@ pub struct LiveRun {
     pub redirected_from: Option<String>,
 }
 
+impl LiveRun {
+    /// `None`: the session that was asked for has ended, and its run with it.
+    pub(super) fn of(target: LiveTarget, asked_for: &SessionRow) -> Option<Self> {
+        let run = target.run?;
+        Some(Self {
+            id: run.id,
+            wrapper: run.wrapper,
+            session: target.session,
+            redirected_from: target.redirected_from.map(|_| asked_for.shown_id()),
+        })
+    }
+}
+
 impl Tools {
     pub fn new(given: Surroundings) -> Self {
         let folder = given.origin.folder();
@@ -259,13 +272,7 @@ impl Tools {
         view: &View<'_>,
         row: &SessionRow,
     ) -> Result<Option<LiveRun>, store::Error> {
-        let target = self.live_target(view, row)?;
-        Ok(target.run.map(|run| LiveRun {
-            id: run.id,
-            wrapper: run.wrapper,
-            session: target.session,
-            redirected_from: target.redirected_from.map(|_| row.shown_id()),
-        }))
+        Ok(LiveRun::of(self.live_target(view, row)?, row))
     }
 }
 

@@ -2,8 +2,8 @@
 
 use std::io::{self, ErrorKind, Write};
 
-/// Output of a server. Whoever read it may be gone (`codemie proxy serve | head -1`), and those that it serves are not: what
-/// cannot be written because the reading end was closed is dropped.
+/// Output of a server. Its reader may exit (`codemie proxy serve | head -1`) while the server still has clients, so a write to a closed
+/// pipe succeeds and its bytes are dropped.
 #[derive(Debug)]
 pub struct Unread<W>(pub W);
 

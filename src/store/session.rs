@@ -203,8 +203,8 @@ impl View<'_> {
         self.maybe(&format!("SELECT {COLUMNS} FROM session s WHERE s.n = ?1"), [n], read)
     }
 
-    /// Those of `numbers`, in that order. Every start of a run prepares its statements anew, and one that names all columns costs as
-    /// much as ten others: so whoever looks sessions up finds their numbers first, and all read the rows by the same statement.
+    /// The sessions with these numbers, in that order. Each process prepares its statements anew, and one that names all forty columns
+    /// costs as much as ten others. So lookups find numbers first, and every row is read by the same statement.
     pub(super) fn sessions_numbered(&self, numbers: Vec<i64>) -> Result<Vec<SessionRow>, Error> {
         numbers.into_iter().filter_map(|n| self.session_number(n).transpose()).collect()
     }

@@ -178,7 +178,7 @@ fn a_text_that_a_question_keeps_from_being_sent_names_the_way_to_answer() {
     assert_eq!(agent.keys(), "");
 }
 
-/// The shell of another session stands for an agent that somebody else told what to do.
+/// A shell in another session plays the agent that tries to answer.
 #[test]
 fn from_inside_a_run_dialogs_are_answered_only_where_the_user_allows_it_and_never_ones_own() {
     let agent = Agent::start();

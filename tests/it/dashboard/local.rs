@@ -20,6 +20,7 @@ use tokio::sync::{oneshot, watch};
 use super::http::{Answer, ask};
 use crate::commands::World;
 use crate::sandbox::Sandbox;
+use crate::support::scripted::await_some;
 use crate::support::trees::{self, Plan};
 
 /// What it printed, and the process.
@@ -148,11 +149,10 @@ fn a_dashboard_goes_on_when_nobody_reads_what_it_prints() {
     let mut command = world.sandbox.codemie(&["dashboard", "--no-open"]);
     let mut child = command.stdout(writer.try_clone().unwrap()).stderr(writer).spawn().unwrap();
     let lock = world.sandbox.path(".codemie/run/dashboard.lock");
-    let deadline = Instant::now() + Duration::from_secs(30);
-    while !std::fs::read_to_string(&lock).is_ok_and(|port| !port.is_empty()) {
-        assert!(child.try_wait().unwrap().is_none() && Instant::now() < deadline, "it ended");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    await_some("the dashboard's port", || {
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        std::fs::read_to_string(&lock).is_ok_and(|port| !port.is_empty()).then_some(())
+    });
     dashboard(&world.sandbox).enter();
     assert_eq!(child.try_wait().unwrap(), None);
     child.kill().unwrap();

@@ -22,7 +22,7 @@ fn converse(terminal: &Terminal, first: &str) {
 
 pub(super) fn no_home(bench: &Bench) {
     let path = std::env::var_os("PATH").unwrap();
-    // Without the variable it would be that of whoever runs the tests.
+    // Without the variable it would be the home of the user who runs the tests.
     let own = bench.home().join("own");
     let start = bench.start(&["sh", "-c", COMMAND]).env_clear().env("PATH", path).env("CODEMIE_HOME", own);
     converse(&start.spawn(), "home none.");
