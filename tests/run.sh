@@ -368,7 +368,9 @@ cargo fetch --locked --quiet || true
 if has cargo-clippy; then
     # In the profile of the tests, so that build scripts, SQLite above all, are compiled and run once.
     check "cargo clippy" cargo clippy --profile ci --offline --quiet --all-targets -- -D warnings
-    check "cargo clippy, portable" cargo clippy --profile ci --offline --quiet --all-targets --features portable -- -D warnings
+    # The two crates that have a form of their own for other systems.
+    check "cargo clippy, portable" cargo clippy --profile ci --offline --quiet --all-targets \
+        -p codemie-system -p codemie-terminal --features codemie-system/portable,codemie-terminal/portable -- -D warnings
 fi
 if [ -n "$full" ] && rustc --print target-libdir --target "$macos" | xargs -r ls >/dev/null 2>&1; then
     check "cargo check for macOS" compiles_for_macos

@@ -41,7 +41,7 @@ pub use launch::{Injection, Launch, Remark};
 pub use live::Live;
 pub use proxied::{CallIdentity, Proxied, ProxyLead, ProxyRoute, ProxyStart, VendorApi};
 pub use repeats::Repeats;
-pub use trail::{Follow, Seen, Territory, Trail};
+pub use trail::{Follow, Seen, Trail};
 
 /// Looks up an environment variable.
 pub type Var<'a> = &'a dyn Fn(&str) -> Option<OsString>;

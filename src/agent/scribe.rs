@@ -306,7 +306,7 @@ mod tests {
         folder: PathBuf,
         process: Child,
         changes: Receiver<()>,
-        _watch: crate::track::Watch,
+        _watch: system::watch::Watch,
         _temporary: tempfile::TempDir,
     }
 
@@ -318,7 +318,7 @@ mod tests {
             let home = Home::at(temporary.path().join("home"));
             system::file::create_private(&home.published_sessions()).unwrap();
             let (changed, changes) = channel();
-            let mut watch = crate::track::Watch::new(move |_| {
+            let mut watch = system::watch::Watch::new(move |_| {
                 let _ = changed.send(());
             });
             watch.set([home.published_sessions()], None);

@@ -8,6 +8,7 @@ use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::meter::title::Title;
 use crate::session::correlate::{Method, Signal};
+use system::watch::WatchScope;
 use terminal::process::Processes;
 use wire::AgentSessionId;
 use wire::ProcessId;
@@ -42,18 +43,6 @@ pub trait Follow {
     }
 }
 
-/// Whose changes are whose, as far as a run knows its own files. Changes that are not its own can wait for a moment.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Territory {
-    /// What only this run changes, each with everything below it.
-    pub own: Vec<PathBuf>,
-    /// Folders that all runs write to. What is this run's own in them is watched by itself, so only what appears or vanishes
-    /// there is worth a report: fifty runs must not wake each other with every line they write.
-    pub shared: Vec<PathBuf>,
-    /// Those of them where what appears for others means nothing to this run before its next look at everything.
-    pub ignored: Vec<PathBuf>,
-}
-
 /// One run's view of the agent's own files. Reads only; never writes.
 pub trait Trail: Send {
     /// The kind of evidence it looks for.
@@ -63,7 +52,7 @@ pub trait Trail: Send {
     fn watched(&self) -> Vec<PathBuf>;
 
     /// Which changes are whose. `None`: the run of a change cannot be known.
-    fn territory(&self) -> Option<Territory> {
+    fn watch_scope(&self) -> Option<WatchScope> {
         None
     }
 

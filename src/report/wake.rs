@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use crate::track::Watch;
+use system::watch::Watch;
 
 pub struct Wake {
     pub(super) watch: Watch,

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use super::clock::RunClock;
 use super::timers::{Scope, Timers, Wake};
-use super::watch::Watch;
 use crate::agent::{Seen, Trail};
+use system::watch::Watch;
 use terminal::process::Processes;
 use wire::{AgentSessionId, ProcessId};
 
@@ -79,7 +79,7 @@ impl Looker {
     /// Watches the paths that the trail names by now.
     pub(super) fn end_look(&mut self, now: Instant) {
         if let (Some(watch), Some(trail)) = (&mut self.watch, &self.trail)
-            && watch.set(trail.watched(), trail.territory())
+            && watch.set(trail.watched(), trail.watch_scope())
         {
             self.timers.look_soon(now);
         }

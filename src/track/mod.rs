@@ -10,7 +10,7 @@
 //! - [`sessions`]: the session the run is in, the correlator's state, and the [`departed`] sessions.
 //!
 //! [`recorder`] lets writer and sessions change together, and [`run`] is the loop over all. Modules use only those before them:
-//! `clock`, `timers`, `watch`, `version`, `exit_note`, `shared`, `notify`, `budgets`; `looker`; `plan`, `heads`, `follow`, `pending`, `receivers`; `writer`;
+//! `clock`, `timers`, `version`, `exit_note`, `shared`, `notify`, `budgets`; `looker`; `plan`, `heads`, `follow`, `pending`, `receivers`; `writer`;
 //! `departed`, `sessions`; `begin`, `background`, `recorder`; `recover`, `summary`; `run`; and this one, the wrapper's end.
 
 mod background;
@@ -34,7 +34,6 @@ mod shared;
 mod summary;
 mod timers;
 pub mod version;
-mod watch;
 mod writer;
 
 use std::sync::Arc;
@@ -54,7 +53,6 @@ pub use follow::Follower;
 pub use plan::{Plan, RunNews};
 pub use recover::recover;
 pub use summary::{RunTotal, Summary};
-pub use watch::{Change, Watch};
 
 /// Wake-ups that wait for a tracker that is busy. More would be no news: each means "look".
 const QUEUE: usize = 64;

@@ -17,7 +17,6 @@ use super::recover::recover;
 use super::shared::SharedRun;
 use super::summary::{Summary, record_of, run_total, still_running};
 use super::timers::{Scope, Wake};
-use super::watch::{Change, Watch};
 use crate::detached;
 use crate::live::UnhostedSession;
 use crate::log;
@@ -27,6 +26,7 @@ use crate::session::import::found;
 use crate::session::lifecycle;
 use crate::session::state::{Ending, Exit};
 use crate::store::Store;
+use system::watch::{Change, Watch};
 use terminal::process::SystemProcesses;
 use wire::{Pid, SessionId, Timestamp};
 

@@ -10,4 +10,5 @@
 pub mod calendar;
 pub mod clock;
 pub mod file;
+pub mod watch;
 pub mod zone;

@@ -124,7 +124,7 @@ mod tests {
     fn a_real_file_winter_and_summer() {
         let read = |path: &Path| std::fs::read(path).ok();
         if !Path::new("/usr/share/zoneinfo/Europe/Berlin").exists() {
-            return; // a machine without the database
+            return testing::left_out("there is no time zone database");
         }
         let zone = named(Some(OsStr::new("Europe/Berlin")), None, read);
         for (at, hours) in

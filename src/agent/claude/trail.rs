@@ -11,12 +11,13 @@ use super::lines::ClaudeLines;
 use super::version::lacks_registry;
 use crate::agent::neighbours::{Neighbourhood, Neighbours, Program};
 use crate::agent::read_stamps::ReadStamps;
-use crate::agent::trail::{Seen, Territory, Trail};
+use crate::agent::trail::{Seen, Trail};
 use crate::meter::line::Lines;
 use crate::session::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry, Signal};
 use system::clock::{Clock, SystemClock};
 use system::file;
 use system::file::{TICK, entries, modified, open_regular, read_at_most};
+use system::watch::WatchScope;
 use terminal::process::Processes;
 use wire::AgentSessionId;
 use wire::Timestamp;
@@ -427,7 +428,7 @@ impl Trail for ClaudeTrail {
             watched.push(file.with_extension(""));
             watched.push(files::subagent_folder(file));
         }
-        watched.extend(self.territory().into_iter().flat_map(|territory| territory.own));
+        watched.extend(self.watch_scope().into_iter().flat_map(|scope| scope.own));
         watched
     }
 
@@ -437,7 +438,7 @@ impl Trail for ClaudeTrail {
     /// Of the shared folders only the registry holds news of others that can concern us: a new entry may be the process in
     /// which the background service goes on with our conversation. Lines of the history are typed, so they come with an Enter,
     /// after which there are looks; and these versions keep sub-agents' files below the conversation's own folder.
-    fn territory(&self) -> Option<Territory> {
+    fn watch_scope(&self) -> Option<WatchScope> {
         let (process, id) = (self.proper.filter(|_| self.names_clears)?, self.registered_as.as_ref()?);
         let mut own = vec![self.files.registry_entry(process.pid)];
         own.extend(self.own_files());
@@ -451,7 +452,7 @@ impl Trail for ClaudeTrail {
         let mut ignored = vec![self.files.root().to_owned(), self.files.projects()];
         ignored.extend(self.projects.iter().cloned());
         let shared = ignored.iter().cloned().chain([self.files.registry()]).collect();
-        Some(Territory { own, shared, ignored })
+        Some(WatchScope { own, shared, ignored })
     }
 
     fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {

@@ -169,15 +169,15 @@ fn a_process_that_registered_knows_its_own_files_from_those_of_others() {
     let mut stage = Stage::set();
     stage.put("projects/-b/other.jsonl", "");
     stage.look();
-    assert_eq!(stage.trail.territory(), None, "the run of the next change is not known yet");
+    assert_eq!(stage.trail.watch_scope(), None, "the run of the next change is not known yet");
     stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b","version":"2.1.100""#));
     stage.look();
-    assert_eq!(stage.trail.territory(), None, "its entry stays as it is after a clear");
+    assert_eq!(stage.trail.watch_scope(), None, "its entry stays as it is after a clear");
     stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b","version":"2.1.197""#));
     stage.look();
     let is_own = |stage: &Stage, name: &str| {
         let path = stage.root.path().join(name);
-        stage.trail.territory().unwrap().own.iter().any(|own| path.starts_with(own))
+        stage.trail.watch_scope().unwrap().own.iter().any(|own| path.starts_with(own))
     };
     for (name, own) in [
         ("sessions/11.json", true),
@@ -228,8 +228,8 @@ fn what_is_its_own_is_watched_by_itself_in_folders_that_all_write_to() {
     let mut stage = Stage::set();
     stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b","version":"2.1.197""#));
     stage.look();
-    let (watched, territory) = (stage.trail.watched(), stage.trail.territory().unwrap());
-    for own in &territory.own {
+    let (watched, scope) = (stage.trail.watched(), stage.trail.watch_scope().unwrap());
+    for own in &scope.own {
         assert!(watched.contains(own), "{}", own.display());
     }
     let at = |name: &str| stage.root.path().join(name);
@@ -237,7 +237,7 @@ fn what_is_its_own_is_watched_by_itself_in_folders_that_all_write_to() {
         [("", true, true), ("sessions", true, false), ("projects", true, true), ("projects/-b", true, true)]
     {
         let folder = if folder.is_empty() { stage.root.path().to_owned() } else { at(folder) };
-        let found = (territory.shared.contains(&folder), territory.ignored.contains(&folder));
+        let found = (scope.shared.contains(&folder), scope.ignored.contains(&folder));
         assert_eq!(found, (shared, ignored), "{}", folder.display());
     }
 }

@@ -325,16 +325,15 @@ fn a_scan_that_cannot_save_still_counts() {
 
 #[test]
 fn a_file_without_permission_is_reported_and_the_others_counted() {
-    if rustix::process::geteuid().is_root() {
-        return; // nothing is forbidden to root
-    }
-    let stage = Stage::new();
-    stage.put("a.jsonl", &[answer("m1", "a", 10)]);
-    close(&stage, 0);
-    let scanned = stage.scan();
-    assert_eq!((scanned.rows(By::Agent).len(), scanned.refused.len()), (0, 1));
-    close(&stage, 0o600);
-    assert_eq!(stage.sessions()["a"], 10);
+    testing::as_ordinary_user(|| {
+        let stage = Stage::new();
+        stage.put("a.jsonl", &[answer("m1", "a", 10)]);
+        close(&stage, 0);
+        let scanned = stage.scan();
+        assert_eq!((scanned.rows(By::Agent).len(), scanned.refused.len()), (0, 1));
+        close(&stage, 0o600);
+        assert_eq!(stage.sessions()["a"], 10);
+    });
 }
 
 #[test]

@@ -4,9 +4,10 @@
 //! nothing but the fake API, so they run only where the kernel knows no route but loopback.
 
 use std::fs::{self, File};
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+pub(crate) use testing::left_out;
 
 /// Where a test keeps what must outlive no test run, but lies outside `/tmp` (Codex mistrusts temporary folders).
 pub(crate) fn scratch() -> PathBuf {
@@ -67,15 +68,6 @@ impl Turn {
         lock.lock().unwrap();
         Some(Self { _lock: lock })
     }
-}
-
-/// Says that this test was not run. Past the test harness's capture, or nobody would see it.
-pub(crate) fn left_out(reason: &str) {
-    // tests/each.sh says the name; a harness that runs one test alone does not name its thread after it.
-    let name = std::env::var("CODEMIE_TEST_NAME").ok();
-    let name = name.or_else(|| std::thread::current().name().map(str::to_owned)).unwrap_or_default();
-    assert!(std::env::var_os("CODEMIE_TEST_REQUIRE").is_none(), "{name} must not be left out, but {reason}");
-    let _ = std::io::stderr().write_all(format!("left out: {name}: {reason}\n").as_bytes());
 }
 
 fn missing() -> Option<String> {

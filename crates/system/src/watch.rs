@@ -13,8 +13,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::SystemTime;
 
-use crate::agent::Territory;
-
 #[cfg(all(target_os = "linux", not(feature = "portable")))]
 use inotify::Inotify as System;
 #[cfg(any(not(target_os = "linux"), feature = "portable"))]
@@ -28,6 +26,18 @@ pub enum Change {
     /// Another run's. A look at everybody's changes by everybody would cost the square of their number, so these are reported
     /// once and then not until there was a look ([`Watch::begin_look`]).
     Others,
+}
+
+/// Whose changes are whose, as far as a run knows its own files. Changes that are not its own can wait for a moment.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchScope {
+    /// What only this run changes, each with everything below it.
+    pub own: Vec<PathBuf>,
+    /// Folders that all runs write to. What is this run's own in them is watched by itself, so only what appears or vanishes
+    /// there is worth a report: fifty runs must not wake each other with every line they write.
+    pub shared: Vec<PathBuf>,
+    /// Those of them where what appears for others means nothing to this run before its next look at everything.
+    pub ignored: Vec<PathBuf>,
 }
 
 /// Which changes of a path are reported.
@@ -59,7 +69,7 @@ pub struct Watch {
 #[derive(Debug, Default)]
 struct Filter {
     /// `None`: nobody can tell whose a change is, so everything is ours.
-    territory: Mutex<Option<Territory>>,
+    scope: Mutex<Option<WatchScope>>,
     /// Others' changes have been reported since the last look.
     reported: AtomicBool,
 }
@@ -67,8 +77,8 @@ struct Filter {
 impl Filter {
     /// `None`: there is nothing to report.
     fn sort(&self, path: Option<&Path>) -> Option<Change> {
-        let territory = self.territory.lock().unwrap_or_else(PoisonError::into_inner);
-        let (Some(Territory { own, ignored, .. }), Some(path)) = (&*territory, path) else {
+        let scope = self.scope.lock().unwrap_or_else(PoisonError::into_inner);
+        let (Some(WatchScope { own, ignored, .. }), Some(path)) = (&*scope, path) else {
             return Some(Change::Own);
         };
         if own.iter().any(|own| path.starts_with(own)) {
@@ -121,12 +131,12 @@ impl Watch {
         self.filter.reported.store(false, Ordering::Relaxed);
     }
 
-    /// Watches exactly these paths, and sorts changes by `territory` from here on. For a path that does not exist yet the
+    /// Watches exactly these paths, and sorts changes by `scope` from here on. For a path that does not exist yet the
     /// nearest folder above it is watched, so that the next call comes when it appears. Returns whether a path is watched that
     /// was not before: it may have changed in between.
-    pub fn set(&mut self, wanted: impl IntoIterator<Item = PathBuf>, territory: Option<Territory>) -> bool {
-        let shared = territory.as_ref().map(|territory| territory.shared.clone()).unwrap_or_default();
-        *self.filter.territory.lock().unwrap_or_else(PoisonError::into_inner) = territory;
+    pub fn set(&mut self, wanted: impl IntoIterator<Item = PathBuf>, scope: Option<WatchScope>) -> bool {
+        let shared = scope.as_ref().map(|scope| scope.shared.clone()).unwrap_or_default();
+        *self.filter.scope.lock().unwrap_or_else(PoisonError::into_inner) = scope;
         let Some(notifier) = &mut self.notifier else { return false };
         let extent = |path: &PathBuf| {
             if shared.contains(path) { Extent::Appearances } else { Extent::Everything }
@@ -222,7 +232,7 @@ mod tests {
             let _ = sender.send(());
         });
         if !watch.works() {
-            return; // no inotify instance left on this machine
+            return testing::left_out("no inotify instance is left");
         }
         let late = folder.path().join("late");
         watch.set([late.join("and/deeper"), late.clone()], None);
@@ -250,7 +260,7 @@ mod tests {
         let filter = Filter::default();
         let sort = |path: &str| filter.sort(Some(Path::new(path)));
         assert_eq!([sort("/r/1.json"), sort("/r/1.json")], [Some(Change::Own); 2], "nobody can tell yet");
-        *filter.territory.lock().unwrap() = Some(Territory {
+        *filter.scope.lock().unwrap() = Some(WatchScope {
             own: vec!["/r/7.json".into(), "/p/a".into()],
             shared: vec!["/r".into(), "/p".into()],
             ignored: vec!["/p".into()],
@@ -268,7 +278,9 @@ mod tests {
         assert_eq!([sort("/r/8.json"), sort("/r/8.json")], [Some(Change::Others), None]);
     }
 
-    /// Counts reports, not time: what comes last is ours, and comes after everything that others did.
+    /// Counts reports, not time: what comes last is ours, and comes after everything that others did. The portable form has no
+    /// smaller extent of a folder.
+    #[cfg(all(target_os = "linux", not(feature = "portable")))]
     #[test]
     fn what_others_write_in_a_shared_folder_is_not_reported() {
         let folder = tempfile::tempdir().unwrap();
@@ -281,14 +293,13 @@ mod tests {
         let mut watch = Watch::new(move |change| {
             let _ = sender.send(change);
         });
-        if !watch.works() || cfg!(any(not(target_os = "linux"), feature = "portable")) {
-            return; // no inotify here
+        if !watch.works() {
+            return testing::left_out("no inotify instance is left");
         }
         assert!(watch.set([shared.clone()], None), "nobody can tell yet whose a change is");
-        let territory =
-            Territory { own: vec![own.clone()], shared: vec![shared.clone()], ignored: Vec::new() };
-        assert!(watch.set([shared.clone(), own.clone()], Some(territory.clone())), "its own file by itself");
-        assert!(!watch.set([shared.clone(), own.clone()], Some(territory)));
+        let scope = WatchScope { own: vec![own.clone()], shared: vec![shared.clone()], ignored: Vec::new() };
+        assert!(watch.set([shared.clone(), own.clone()], Some(scope.clone())), "its own file by itself");
+        assert!(!watch.set([shared.clone(), own.clone()], Some(scope)));
         for _ in 0..3 {
             fs::write(&others, "a line\n").unwrap();
         }
