@@ -16,10 +16,10 @@ use std::time::{Duration, Instant};
 
 use rusqlite::ToSql;
 use serde_json::{Value, json};
+use types::Event;
+use types::EventType;
+use types::Timestamp;
 use uuid::Uuid;
-use wire::Event;
-use wire::EventType;
-use wire::Timestamp;
 
 // The tests' own cluster and processes; a benchmark needs little of them.
 #[allow(dead_code)]

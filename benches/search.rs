@@ -71,7 +71,7 @@ fn written_when_last_said(folder: &Path) {
         }
         let text = fs::read_to_string(&path).unwrap();
         let Some((_, last)) = text.rsplit_once(r#""timestamp":""#) else { continue };
-        let at = wire::Timestamp::parse(last.split('"').next().unwrap()).unwrap();
+        let at = types::Timestamp::parse(last.split('"').next().unwrap()).unwrap();
         let at = SystemTime::UNIX_EPOCH + Duration::from_millis(at.0.cast_unsigned());
         fs::File::options().write(true).open(&path).unwrap().set_modified(at).unwrap();
     }

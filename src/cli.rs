@@ -31,7 +31,7 @@ pub use sessions::{
     ListSort, Moment, Prune, Rename, Resume, RoleName, Search, Send, Show, StatusName, Statusline, Stop,
     Tags, Usage, UsageBy, UsageOrder, View, Wait,
 };
-use wire::SessionId;
+use types::SessionId;
 
 /// The forms of a command line. Lines of a run are split before clap sees them ([`split`]), so clap cannot make this text.
 const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] [--proxy] [--detach] AGENT [ARGS…]

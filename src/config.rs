@@ -18,8 +18,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use ::prices::PriceList;
-use terminal::chord::Chord;
+use ::pricing::PriceList;
+use pty::chord::Chord;
 use toml_edit::{DocumentMut, Item, TableLike, Value};
 
 pub use budget::Budget;
@@ -27,8 +27,8 @@ pub use delivery::Delivery;
 pub use mcp::McpConfig;
 pub use proxy::ProxyConfig;
 
-use system::file::text_at_most;
-use wire::PicoDollars;
+use os::file::text_at_most;
+use types::PicoDollars;
 
 /// More than anybody writes by hand; it is read on the way to exec.
 const MAX_BYTES: u64 = 4 << 20;

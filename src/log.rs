@@ -14,9 +14,9 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
 use crate::home::Home;
-use system::clock::{Clock, SystemClock};
-use system::file::create_private;
-use system::file::open_regular_with;
+use os::clock::{Clock, SystemClock};
+use os::file::create_private;
+use os::file::open_regular_with;
 
 /// At this size the log becomes `codemie.log.1` and a new one is begun: a week of heavy use, and never more than twice this.
 const ROTATE_AT: u64 = 8 * 1024 * 1024;

@@ -46,7 +46,7 @@ fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> ExitC
     if let Some(message) = result.message {
         let _ = write!(io::stderr(), "{}", shown(&message));
     }
-    result.signal.into_iter().for_each(terminal::die_of);
+    result.signal.into_iter().for_each(pty::die_of);
     ExitCode::from(result.code)
 }
 
@@ -54,8 +54,8 @@ fn manage(command: &Command) -> ExitCode {
     let home = Home::from_env(own_var);
     // Not locked: the MCP server writes from a thread of its own.
     let (out, err) = (io::stdout(), io::stderr());
-    let mut out = Output(Screen::new(out, terminal::is_terminal(&io::stdout())));
-    let mut err = Screen::new(err, terminal::is_terminal(&io::stderr()));
+    let mut out = Output(Screen::new(out, pty::is_terminal(&io::stdout())));
+    let mut err = Screen::new(err, pty::is_terminal(&io::stderr()));
     match cmd::manage(command, home, &mut out, &mut err) {
         Ok(code) => code,
         // The reader of our output has seen enough.
@@ -78,7 +78,7 @@ fn panic_without_harm() {
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         if std::thread::current().id() == pump {
-            terminal::restore_after_panic();
+            pty::restore_after_panic();
             report(panic);
         } else {
             codemie::log::note_panic(panic);

@@ -24,9 +24,9 @@ use crate::store::{self, Outgoing, Store};
 use backend::sqlite::Sqlite;
 use backend::storage::{self, Reader, Storage};
 use backend::token::Owner;
-use system::clock::{Clock, SystemClock};
-use wire::Event;
-use wire::event::Field;
+use os::clock::{Clock, SystemClock};
+use types::Event;
+use types::event::Field;
 
 /// Events copied in one transaction.
 const BATCH: usize = 5000;
@@ -264,9 +264,9 @@ mod tests {
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::{World, binding};
     use backend::model::{Page, Session, SessionFilter};
-    use wire::SessionId;
-    use wire::Status;
-    use wire::TransitionKind;
+    use types::SessionId;
+    use types::Status;
+    use types::TransitionKind;
 
     async fn shown(mirror: &LocalMirror) -> Vec<Session> {
         mirror.storage().sessions(SessionFilter::default(), Page::first(100)).await.unwrap().sessions
@@ -276,7 +276,7 @@ mod tests {
         shown(mirror).await.iter().map(|session| session.name().to_owned()).collect()
     }
 
-    fn end(world: &mut World, run: wire::RunId) {
+    fn end(world: &mut World, run: types::RunId) {
         let at = world.wait(1000);
         world.store.write(|tx| lifecycle::end(tx, at, run, Ending::exited(Exit::Code(0)))).unwrap();
     }

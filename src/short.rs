@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use sha2::{Digest, Sha256};
 
-use wire::hex::hex;
+use types::hex::hex;
 
 /// A name or an id of anything.
 pub const NAME: usize = 256;

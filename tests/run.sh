@@ -370,7 +370,7 @@ if has cargo-clippy; then
     check "cargo clippy" cargo clippy --profile ci --offline --quiet --all-targets -- -D warnings
     # The two crates that have a form of their own for other systems.
     check "cargo clippy, portable" cargo clippy --profile ci --offline --quiet --all-targets \
-        -p codemie-system -p codemie-terminal --features codemie-system/portable,codemie-terminal/portable -- -D warnings
+        -p codemie-os -p codemie-pty --features codemie-os/portable,codemie-pty/portable -- -D warnings
 fi
 if [ -n "$full" ] && rustc --print target-libdir --target "$macos" | xargs -r ls >/dev/null 2>&1; then
     check "cargo check for macOS" compiles_for_macos

@@ -6,7 +6,7 @@
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
-use wire::hex::hex;
+use types::hex::hex;
 
 /// Agents take the key of one digit; a longer number would be two keys.
 const MOST_CHOICES: u32 = 9;

@@ -10,7 +10,7 @@ use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::meter::title::Title;
 use crate::session::lookup::Foreign;
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 /// The part of an [`Agent`](super::Agent) that knows its conversations, running or not, wrapped or not.
 pub trait ConversationFiles {

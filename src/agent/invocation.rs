@@ -1,6 +1,6 @@
 //! What a start of an agent is for, as far as its arguments show.
 
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Invocation {

@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::Var;
 use super::invocation::Invocation;
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 /// The launch part of an [`Agent`](super::Agent). All of it is on the way to exec, so nothing here may take long.
 pub trait Launch {

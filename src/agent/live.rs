@@ -7,9 +7,9 @@ use std::path::PathBuf;
 
 use super::Var;
 use super::dialog::ScreenDialog;
-use terminal::process::Processes;
-use terminal::screen::ScreenView;
-use wire::{AgentSessionId, Pid, ProcessId, StartTime, Timestamp};
+use pty::process::Processes;
+use pty::screen::ScreenView;
+use types::{AgentSessionId, Pid, ProcessId, StartTime, Timestamp};
 
 /// The part of an [`Agent`](super::Agent) that knows what it looks like while it runs. The defaults know nothing, so the state of
 /// such an agent is unknown.

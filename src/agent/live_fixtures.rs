@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::live::{Live, Shown, TurnKind};
-use terminal::screen::ScreenView;
+use pty::screen::ScreenView;
 
 /// One screen, and what it shows.
 struct Recorded {

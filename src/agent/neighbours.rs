@@ -12,10 +12,10 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::session::correlate::Maker;
-use system::clock::{Clock, SystemClock};
-use terminal::process::{Processes, Running};
-use wire::Pid;
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use pty::process::{Processes, Running};
+use types::Pid;
+use types::Timestamp;
 
 /// An older file may have been made by a process that has ended since. Why 1 s: from its first file to its end the agent
 /// takes longer even without a terminal, and a look comes within half of that.

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use super::Var;
-use system::file::text_at_most;
+use os::file::text_at_most;
 
 /// Agents keep much in their settings, but they are read on the way to exec.
 const MAX_BYTES: u64 = 64 << 20;

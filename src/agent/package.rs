@@ -6,7 +6,7 @@ use std::path::Path;
 
 use serde::Deserialize;
 
-use system::file::read_at_most;
+use os::file::read_at_most;
 
 /// How many folders above the program its package file may be: `bin/codex.js`, `bundle/gemini.js`, `dist/src/index.js`.
 const LEVELS: usize = 4;
@@ -69,7 +69,7 @@ mod tests {
         let program = root.path().join("claude");
         fs::write(&program, "").unwrap();
         let pipe = root.path().join("package.json");
-        system::file::make_pipe(&pipe).unwrap();
+        os::file::make_pipe(&pipe).unwrap();
         assert_eq!(version(&program, "@anthropic-ai/claude-code"), None);
     }
 }

@@ -5,8 +5,8 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::time::Duration;
 
-use terminal::process::{OpenFile, Processes, Running};
-use wire::{Pid, StartTime};
+use pty::process::{OpenFile, Processes, Running};
+use types::{Pid, StartTime};
 
 #[derive(Debug, Default)]
 pub(crate) struct ProcessTable {

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::Path;
 
 use super::Var;
-use wire::{AgentSessionId, CallKind};
+use types::{AgentSessionId, CallKind};
 
 /// The proxy part of an [`Agent`](super::Agent). Its defaults are those of an agent that is never led through a proxy.
 pub trait Proxied {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderName, HeaderValue, Method};
 use serde::Deserialize;
 use serde_json::Value;
-use wire::Timestamp;
+use types::Timestamp;
 
 use super::*;
 use crate::agent::Agent;
@@ -192,7 +192,7 @@ fn older_versions_of_codex() {
 }
 
 /// The tokens that a reader of files makes of lines.
-fn in_a_file(lines: &mut dyn crate::meter::line::Lines, file: &[Value]) -> (String, wire::Tokens) {
+fn in_a_file(lines: &mut dyn crate::meter::line::Lines, file: &[Value]) -> (String, types::Tokens) {
     let mut harvest = crate::meter::line::Harvest::default();
     for line in file {
         lines.read(line.to_string().as_bytes(), &mut harvest).unwrap();
@@ -203,7 +203,7 @@ fn in_a_file(lines: &mut dyn crate::meter::line::Lines, file: &[Value]) -> (Stri
 }
 
 /// The tokens that the proxy's meter makes of an answer.
-fn in_an_answer(api: relay::Api, events: &[Value]) -> (String, wire::Tokens) {
+fn in_an_answer(api: relay::Api, events: &[Value]) -> (String, types::Tokens) {
     let mut meter = relay::meter::AnswerMeter::new(api, &HeaderMap::new());
     for event in events {
         let _ = meter.read(format!("data: {event}\n\n").as_bytes());

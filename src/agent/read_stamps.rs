@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use super::trail::Seen;
-use system::file::{Stamp, TICK};
-use wire::Timestamp;
+use os::file::{Stamp, TICK};
+use types::Timestamp;
 
 /// How often an unreadable file is read before it is left alone until it changes. The agents rewrite in place within a
 /// millisecond, so a file that stays unreadable is broken or not theirs.

@@ -8,7 +8,7 @@ use std::io;
 use crate::meter::line::Lines;
 use crate::meter::record::{Fact, Record};
 use crate::meter::tail::{FileId, Position, Source, Tail};
-use wire::Tokens;
+use types::Tokens;
 
 /// Records as a correct store keeps them: one per kind and key, the better revision of a call.
 pub(super) type Counted = BTreeMap<(u8, String), Record>;

@@ -9,7 +9,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::time::Duration;
 
 use serde_json::value::RawValue;
-use wire::Timestamp;
+use types::Timestamp;
 
 use super::CallIdentity;
 
@@ -91,7 +91,7 @@ fn fields(body: &[u8]) -> Option<Vec<Field<'_>>> {
 mod tests {
     use super::*;
     use crate::agent::proxied::tests::request;
-    use wire::AgentSessionId;
+    use types::AgentSessionId;
 
     fn by(conversation: &str, subagent: Option<&str>) -> CallIdentity {
         CallIdentity {

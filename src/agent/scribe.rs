@@ -25,13 +25,13 @@ use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::record::{Fact, Record, Usage};
 use crate::meter::rows::{RowSource, RowStatus, Rows, part_of};
 use crate::session::correlate::{Beginning, Method, RegistryEntry, Signal};
-use prices::tier::Tier;
-use system::file::FileId;
-use terminal::process::Processes;
-use wire::AgentSessionId;
-use wire::Timestamp;
-use wire::Tokens;
-use wire::{ProcessId, StartTime};
+use os::file::FileId;
+use pricing::tier::Tier;
+use pty::process::Processes;
+use types::AgentSessionId;
+use types::Timestamp;
+use types::Tokens;
+use types::{ProcessId, StartTime};
 
 #[derive(Debug)]
 pub(crate) struct Scribe;
@@ -292,13 +292,13 @@ mod tests {
     use crate::session::record::record;
     use crate::store::{Filter, Span, Store};
     use crate::track::{Plan, Tracker, recover, version};
-    use system::clock::{Clock, SystemClock};
-    use terminal::process::SystemProcesses;
-    use terminal::{ProgramEnd, ProgramExit};
-    use wire::Pid;
-    use wire::SessionRecord;
-    use wire::{EndReason, Status};
-    use wire::{Ids, RandomIds};
+    use os::clock::{Clock, SystemClock};
+    use pty::process::SystemProcesses;
+    use pty::{ProgramEnd, ProgramExit};
+    use types::Pid;
+    use types::SessionRecord;
+    use types::{EndReason, Status};
+    use types::{Ids, RandomIds};
 
     /// A run of the scribe: a process that does nothing, and the files it would have written.
     struct Stage {
@@ -306,7 +306,7 @@ mod tests {
         folder: PathBuf,
         process: Child,
         changes: Receiver<()>,
-        _watch: system::watch::Watch,
+        _watch: os::watch::Watch,
         _temporary: tempfile::TempDir,
     }
 
@@ -316,9 +316,9 @@ mod tests {
             let folder = temporary.path().join("project");
             fs::create_dir_all(folder.join(".scribe")).unwrap();
             let home = Home::at(temporary.path().join("home"));
-            system::file::create_private(&home.published_sessions()).unwrap();
+            os::file::create_private(&home.published_sessions()).unwrap();
             let (changed, changes) = channel();
-            let mut watch = system::watch::Watch::new(move |_| {
+            let mut watch = os::watch::Watch::new(move |_| {
                 let _ = changed.send(());
             });
             watch.set([home.published_sessions()], None);
@@ -385,7 +385,7 @@ mod tests {
                 agents: &[&Scribe],
                 var: &var,
                 days: Days::of(jiff::tz::TimeZone::UTC),
-                prices: &prices::PriceList::default(),
+                prices: &pricing::PriceList::default(),
                 watch: None,
             };
             let scanned = scanner.scan(None, Span::default()).unwrap();
@@ -499,7 +499,7 @@ mod tests {
         let binding = lifecycle::Binding {
             agent_session: AgentSessionId("one".into()),
             file: None,
-            evidence: wire::EvidenceKind::Registry,
+            evidence: types::EvidenceKind::Registry,
         };
         let start = |tx: &crate::store::Tx<'_>| {
             let started = lifecycle::start(tx, SystemClock.now(), &RandomIds, &begin)?;

@@ -8,10 +8,10 @@ use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::meter::title::Title;
 use crate::session::correlate::{Method, Signal};
-use system::watch::WatchScope;
-use terminal::process::Processes;
-use wire::AgentSessionId;
-use wire::ProcessId;
+use os::watch::WatchScope;
+use pty::process::Processes;
+use types::AgentSessionId;
+use types::ProcessId;
 
 /// The result of one look.
 #[derive(Debug, Default)]

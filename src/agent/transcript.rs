@@ -16,7 +16,7 @@ use std::str::FromStr;
 
 use crate::meter::form::{Form, Opened};
 use crate::meter::rows::RowSource;
-use wire::Timestamp;
+use types::Timestamp;
 // Longer lines are skipped, as by the meter: no message is that long.
 use crate::meter::tail::MAX_LINE;
 use journal::JournalItems;

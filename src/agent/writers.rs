@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use super::live::Writer;
 use super::neighbours::Program;
 use super::{Conversation, Invocation};
-use terminal::process::{Processes, Running};
-use wire::{AgentSessionId, Pid};
+use pty::process::{Processes, Running};
+use types::{AgentSessionId, Pid};
 
 /// The processes of a program that were started with this conversation's id: to continue it, or to begin it under that id. A copy
 /// of it is another conversation. Where processes cannot be listed there are none.

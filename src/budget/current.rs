@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use super::Budget;
 use crate::config::{Config, Notify, RunawayLimits};
 use crate::home::Home;
-use prices::PriceList;
-use system::file::Stamp;
-use wire::Timestamp;
+use os::file::Stamp;
+use pricing::PriceList;
+use types::Timestamp;
 
 /// The file as it was when it was read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

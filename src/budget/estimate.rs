@@ -11,10 +11,10 @@
 //! - A request that cannot be read (its body is too long, compressed in an unknown way, or comes only when asked for) has no
 //!   estimate: it needs all that is left.
 
-use prices::PriceList;
-use prices::tier::Tier;
+use pricing::PriceList;
+use pricing::tier::Tier;
 use serde::Deserialize;
-use wire::{PicoDollars, Tokens};
+use types::{PicoDollars, Tokens};
 
 /// Of the session's last calls, so many are looked at: a turn with tools makes about as many.
 pub(super) const LATEST: u32 = 5;

@@ -14,12 +14,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use prices::PriceList;
+use os::clock::{Clock, SystemClock};
+use pricing::PriceList;
+use pty::process::{Processes, SystemProcesses};
 use relay::{Gate, Refusal, Request, Verdict};
-use system::clock::{Clock, SystemClock};
-use terminal::process::{Processes, SystemProcesses};
 use tokio::sync::Notify;
-use wire::{AgentSessionId, Ids, PicoDollars, Pid, RandomIds, RunId, Timestamp};
+use types::{AgentSessionId, Ids, PicoDollars, Pid, RandomIds, RunId, Timestamp};
 
 use super::{Admission, AskedCall, Budget, CurrentBudgets, Guard};
 use crate::home::Home;
@@ -85,13 +85,13 @@ impl BudgetGate {
         let pid = Pid(i32::try_from(std::process::id()).unwrap_or(0));
         // A process that cannot see itself has reservations that nobody counts: its calls are checked all the same.
         let owner = SystemProcesses.identify(pid);
-        let owner = owner.unwrap_or(wire::ProcessId { pid, start: wire::StartTime(0) });
+        let owner = owner.unwrap_or(types::ProcessId { pid, start: types::StartTime(0) });
         Self(Arc::new(GateState {
             home: home.clone(),
             run,
             caller,
             guard: Guard { owner, realm: Realm::here() },
-            zone: system::zone::local(),
+            zone: os::zone::local(),
             budgets: Mutex::new(CurrentBudgets::of(home)),
             store: Mutex::default(),
             open: Mutex::default(),

@@ -12,14 +12,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
-use prices::PriceList;
-use terminal::process::Processes;
+use pricing::PriceList;
+use pty::process::Processes;
 
 use super::estimate::{LATEST, RequestFacts};
 use super::standing::{Standing, raise_command, standing};
 use super::{Budget, Subject};
 use crate::store::{self, Hold, Realm, RecordKind, Tx};
-use wire::{AgentSessionId, PicoDollars, ProcessId, RunId, Timestamp};
+use types::{AgentSessionId, PicoDollars, ProcessId, RunId, Timestamp};
 
 /// A reservation that is older is one that was never given back, or belongs to a process that cannot be seen from here. No answer
 /// was measured to take longer.

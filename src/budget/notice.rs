@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::Standing;
 use crate::store::{self, Tx};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// From here on, in percent, a budget is shown where it is not asked for.
 pub const NEAR: i64 = 80;

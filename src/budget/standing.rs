@@ -6,7 +6,7 @@ use super::subject::KnownSession;
 use super::{Budget, Kind, Only, Per, Subject, Which, Window};
 use crate::store::{self, Spent, SpentBy, View};
 use human::shell;
-use wire::{PicoDollars, SessionId, Timestamp, spelled};
+use types::{PicoDollars, SessionId, Timestamp, spelled};
 
 spelled!(
     /// How far a budget is used.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{Kind, Only};
 use crate::project::Project;
 use crate::store::{self, SessionRow, View};
-use wire::SessionId;
+use types::SessionId;
 
 /// A session, or an agent of which no session is known.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

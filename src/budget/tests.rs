@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZone;
-use prices::PriceList;
+use os::clock::{Clock, SystemClock};
+use pricing::PriceList;
+use pty::process::{Processes, SystemProcesses};
 use relay::{Gate, Request, Verdict};
-use system::clock::{Clock, SystemClock};
-use terminal::process::{Processes, SystemProcesses};
-use wire::{PicoDollars, Pid, ProcessId, RunId, SessionId, StartTime, Timestamp};
+use types::{PicoDollars, Pid, ProcessId, RunId, SessionId, StartTime, Timestamp};
 
 use super::*;
 use crate::home::Home;

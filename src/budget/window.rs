@@ -5,7 +5,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
 use super::Per;
-use wire::Timestamp;
+use types::Timestamp;
 
 /// A stretch of the calendar. Its first moment belongs to it, its end does not.
 #[derive(Clone, Debug, PartialEq, Eq)]

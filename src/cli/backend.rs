@@ -50,7 +50,7 @@ pub struct Zone {
 }
 
 fn zone(name: &str) -> Result<Zone, String> {
-    let zone = system::zone::of_name(name).ok_or("there is no such time zone here; one is Europe/Berlin")?;
+    let zone = os::zone::of_name(name).ok_or("there is no such time zone here; one is Europe/Berlin")?;
     Ok(Zone { name: name.to_owned(), zone })
 }
 

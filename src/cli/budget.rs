@@ -3,7 +3,7 @@
 use clap::{Args, Subcommand, ValueEnum};
 
 use crate::config::budget::{Kind, Only, Per, Which, dollars};
-use wire::PicoDollars;
+use types::PicoDollars;
 
 #[derive(Debug, Args)]
 pub struct Budget {

@@ -17,7 +17,7 @@ use crate::search::Role;
 use crate::store::{Sort, StatusFilter};
 use human::since::Since;
 use jiff::tz::TimeZone;
-use wire::{Activity, EndReason, Status};
+use types::{Activity, EndReason, Status};
 
 /// Any name: other programs have sessions, too. Completions offer the agents, and no files.
 #[derive(Clone)]
@@ -345,7 +345,7 @@ pub enum Moment {
     Exit,
 }
 
-impl From<Moment> for wire::Moment {
+impl From<Moment> for types::Moment {
     fn from(moment: Moment) -> Self {
         match moment {
             Moment::TurnEnd => Self::TurnEnd,
@@ -545,7 +545,7 @@ pub struct Statusline {
 fn zone(name: &str) -> Result<TimeZone, String> {
     let unknown =
         || format!("no time zone of this machine has that name: {name}; write it like Europe/Berlin, or UTC");
-    system::zone::of_name(name).ok_or_else(unknown)
+    os::zone::of_name(name).ok_or_else(unknown)
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

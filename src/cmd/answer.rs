@@ -21,8 +21,8 @@ use crate::report::open::open;
 use crate::report::question::Question;
 use crate::session::approval::refusal;
 use crate::store::{Realm, RunRow};
-use system::clock::{Clock, SystemClock};
-use wire::SessionId;
+use os::clock::{Clock, SystemClock};
+use types::SessionId;
 
 /// What is asked, where no choice is made.
 #[derive(Serialize)]

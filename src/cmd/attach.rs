@@ -15,7 +15,7 @@ use crate::report::live_target::{LiveTarget, where_it_runs};
 use crate::report::open::OpenStore;
 use crate::store::{Realm, RunRow, Store, View};
 use human::shell;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 pub fn run(args: &Attach, home: &Home, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     attach_to(&args.session, args.read_only, home, err).map(ExitCode::from)
@@ -33,7 +33,7 @@ pub fn attach_to(session: &str, read_only: bool, home: &Home, err: &mut dyn Writ
         return Err(refused(format!("this is {name} itself; attach to it from another terminal")));
     }
     let chord = settings(Some(home), &origin).detach_keys;
-    if !terminal::on_terminal() {
+    if !pty::on_terminal() {
         return Err(refused(format!(
             "attach needs a terminal on standard input and output, in the foreground; `codemie view {name}` prints the conversation"
         )));
@@ -107,7 +107,7 @@ fn report(outcome: Outcome, name: &str, err: &mut dyn Write) -> anyhow::Result<u
         }
         Outcome::Signal(signal) => {
             // Without a line: the terminal may be gone, or take nothing and hold us back.
-            terminal::die_of(signal);
+            pty::die_of(signal);
             Ok(1)
         }
         Outcome::TerminalGone => Ok(1),

@@ -26,8 +26,8 @@ use backend::database::Database;
 use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash, check_name, new_secret};
 use backend::{log, server};
-use system::clock::{Clock, SystemClock};
-use system::file::create_private;
+use os::clock::{Clock, SystemClock};
+use os::file::create_private;
 
 /// The database, without its password on a command line, where others can read it.
 const DATABASE: &str = "CODEMIE_BACKEND_DATABASE";
@@ -83,7 +83,7 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
     let (mut out, mut err) = (Unread(out), Unread(err));
     let config = settings(Some(home), &Origin::of_this_process());
     // Logs get a line for every request; a person at a terminal only warnings and errors.
-    let at_terminal = terminal::is_terminal(&std::io::stderr()) && config.log_level == "info";
+    let at_terminal = pty::is_terminal(&std::io::stderr()) && config.log_level == "info";
     log::start(if at_terminal { "warn" } else { &config.log_level });
     let database = database(&args.store, home)?;
     let storage = open(&database, home).await?;
@@ -100,7 +100,7 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
     }
     let (file, user) = (home.backend_tokens(), login_name().unwrap_or_else(|| "local".to_owned()));
     let made = bootstrap::ensure_tokens(&*storage, &file, &user, SystemClock.now()).await?;
-    announce(&mut out, address, &database, &file, made, terminal::is_terminal(&std::io::stdout()))?;
+    announce(&mut out, address, &database, &file, made, pty::is_terminal(&std::io::stdout()))?;
     tracing::info!(%address, %database, "listening");
     let proxies = args.behind_proxy.clone();
     server::run(
@@ -291,7 +291,7 @@ fn list(tokens: &[Token], as_json: bool, out: &mut dyn Write) -> anyhow::Result<
 }
 
 fn table(tokens: &[Token]) -> Table {
-    let (now, zone) = (SystemClock.now(), system::zone::local());
+    let (now, zone) = (SystemClock.now(), os::zone::local());
     let mut table = Table::new([
         Column::text("NAME", 8),
         Column::text("ROLE", usize::MAX),
@@ -327,7 +327,7 @@ mod tests {
                 role: Role::Read,
                 owner: Owner::default(),
                 hash,
-                created_at: wire::Timestamp(0),
+                created_at: types::Timestamp(0),
                 revoked_at: None,
             };
             table(&[token]).render(style)

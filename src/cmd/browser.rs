@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::home::Home;
-use system::file::create_private;
+use os::file::create_private;
 
 /// Where snaps have their desktop files. A browser that is a snap reads only what stands openly in the user's folder: no
 /// hidden folder (ours is one), no `/tmp`. One from Flatpak is handed the file itself.

@@ -21,9 +21,9 @@ use crate::report::find;
 use crate::report::open::{open, open_existing};
 use crate::store::{Realm, RunRow, SessionRow, Store, View};
 use human::counted;
-use system::clock::{Clock, SystemClock};
-use terminal::process::{Processes, SystemProcesses};
-use wire::{PicoDollars, Pid, Timestamp};
+use os::clock::{Clock, SystemClock};
+use pty::process::{Processes, SystemProcesses};
+use types::{PicoDollars, Pid, Timestamp};
 
 pub fn run(args: &cli::Budget, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let config = Config::load(Some(&home.config_file()), own_var, registry::names());
@@ -65,7 +65,7 @@ pub fn run(args: &cli::Budget, home: &Home, out: &mut dyn Write) -> anyhow::Resu
                 None => config.budgets.iter().filter(|budget| budget.enforce).collect(),
             };
             let raise = Raise { wanted, any: per.is_none(), amount: *amount, session: session.as_deref() };
-            for line in raise.carry_out(&mut store, SystemClock.now(), &system::zone::local())? {
+            for line in raise.carry_out(&mut store, SystemClock.now(), &os::zone::local())? {
                 writeln!(out, "{line}")?;
             }
         }
@@ -236,7 +236,7 @@ fn human_amount(amount: PicoDollars) -> String {
 }
 
 fn show(budgets: &[Budget], home: &Home, as_json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
-    let (now, zone) = (SystemClock.now(), system::zone::local());
+    let (now, zone) = (SystemClock.now(), os::zone::local());
     let read = |view: &View<'_>| {
         Ok::<_, crate::store::Error>((
             budget::all(view, budgets, now, &zone)?,
@@ -466,7 +466,7 @@ session of project other: $1.00; no session runs that it is for.
     struct Sessions;
 
     impl Processes for Sessions {
-        fn start_time(&self, _pid: Pid) -> Option<wire::StartTime> {
+        fn start_time(&self, _pid: Pid) -> Option<types::StartTime> {
             None
         }
 
@@ -487,7 +487,7 @@ session of project other: $1.00; no session runs that it is for.
         let row = world.store.read(|view| view.live_runs()).unwrap().remove(0);
         let here = row.realm.clone();
         let run = |wrapper, agent, realm: &Realm| RunRow {
-            wrapper: wire::ProcessId { pid: Pid(wrapper), start: wire::StartTime(1) },
+            wrapper: types::ProcessId { pid: Pid(wrapper), start: types::StartTime(1) },
             agent: Some(Pid(agent)),
             realm: realm.clone(),
             ..row.clone()

@@ -30,7 +30,7 @@ fn trailer(spent: &UsageRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::PicoDollars;
+    use types::PicoDollars;
 
     #[test]
     fn a_trailer_is_one_line_and_absent_where_nothing_was_spent() {

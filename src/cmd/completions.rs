@@ -13,7 +13,7 @@ use crate::config::keys::KEYS;
 use crate::home::Home;
 use crate::store::{Filter, Labelled, Store};
 use human::text::{clean, shorten};
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// A longer list helps nobody who presses a key for one name.
 const NAMES: usize = 500;

@@ -21,7 +21,7 @@ use crate::output::{Style, json};
 use crate::report::open::send_leftovers;
 use crate::store::Store;
 use human::counted;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// A usage error of a management command.
 const USAGE: u8 = 2;

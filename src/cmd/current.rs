@@ -15,8 +15,8 @@ use crate::report::state::Asked;
 use crate::session::lineage::Lineage;
 use crate::session::record::record;
 use human::text::clean;
-use system::clock::{Clock, SystemClock};
-use wire::SessionRecord;
+use os::clock::{Clock, SystemClock};
+use types::SessionRecord;
 
 pub fn run(args: &Current, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let origin = Origin::of_this_process();

@@ -5,7 +5,7 @@ use std::fs;
 
 use crate::home::Home;
 use crate::store::{self, Store};
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// The setting that holds how many of the incidents have been reported.
 const REPORTED: &str = "incidents.told";

@@ -30,7 +30,7 @@ use backend::dashboard::{
     Conversation, Dashboard, Gate, History, KnownAgents, LocalFacts, Outbox, Titles, router,
 };
 use backend::token::new_key;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// How soon the pages show a change. Each look reads a counter in shared memory.
 const LOOK: Duration = Duration::from_millis(400);
@@ -125,7 +125,7 @@ fn running(home: &Home, wanted: Option<u16>) -> Option<SocketAddr> {
     let begun = Instant::now();
     let file = detached::lock_file(home, LOCK);
     let port = loop {
-        let noted = system::file::text_at_most(&file, 16).ok()?;
+        let noted = os::file::text_at_most(&file, 16).ok()?;
         match noted.trim().parse::<u16>() {
             Ok(port) => break port,
             // It starts at this moment.
@@ -188,13 +188,13 @@ async fn listen(port: Option<u16>) -> anyhow::Result<TcpListener> {
 /// The key that signs this user's cookies. It is kept, so that a browser is let in again tomorrow.
 fn cookie_key(home: &Home) -> anyhow::Result<[u8; 32]> {
     let file = home.run().join("dashboard.key");
-    let kept = system::file::read_at_most(&file, 32).ok().and_then(|key| <[u8; 32]>::try_from(key).ok());
+    let kept = os::file::read_at_most(&file, 32).ok().and_then(|key| <[u8; 32]>::try_from(key).ok());
     if let Some(key) = kept {
         return Ok(key);
     }
     let key = new_key()?;
     // Without a place to keep it, browsers have to be let in again next time.
-    let written = system::file::create_private(&home.run())
+    let written = os::file::create_private(&home.run())
         .and_then(|()| tempfile::NamedTempFile::new_in(home.run()))
         .and_then(|mut new| new.write_all(&key).map(|()| new))
         .and_then(|new| new.persist(&file).map_err(|error| error.error));

@@ -23,10 +23,10 @@ use crate::shim::files::{DiskFiles, OwnBinary};
 use crate::shim::install::{ShimState, Shims};
 use crate::store::{self, Store, Surroundings, View};
 use crate::track::Plan;
-use system::clock::{Clock, SystemClock};
-use terminal::ProgramSpec;
-use wire::SessionRecord;
-use wire::{AgentSessionId, Ids, RandomIds, SessionId};
+use os::clock::{Clock, SystemClock};
+use pty::ProgramSpec;
+use types::SessionRecord;
+use types::{AgentSessionId, Ids, RandomIds, SessionId};
 
 /// The commands to try next; to wrap the agents only if they are not wrapped yet.
 fn next(wrapped: bool) -> String {
@@ -123,7 +123,7 @@ pub fn act(args: &cli::DemoAgent, home: &Home) -> anyhow::Result<ExitCode> {
 /// Whether there is somebody to watch, on a terminal that can be drawn on.
 fn presentable() -> bool {
     let able = std::env::var_os("TERM").is_some_and(|term| !term.is_empty() && term != "dumb");
-    able && terminal::on_terminal()
+    able && pty::on_terminal()
 }
 
 fn writable(home: &Home) -> anyhow::Result<()> {

@@ -22,7 +22,7 @@ use crate::session::exchange::{self, ExportFile, Titles};
 use crate::session::import::{self, ImportReport, found};
 use crate::store::{self, Store};
 use human::text::clean;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 pub fn export(
     args: &Export,

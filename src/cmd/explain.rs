@@ -20,8 +20,8 @@ use crate::report::find;
 use crate::report::open::open;
 use crate::store::{Evidence, EvidenceVerdict};
 use human::text::shorten;
-use system::clock::{Clock, SystemClock};
-use wire::{Correlation, EvidenceKind, Link};
+use os::clock::{Clock, SystemClock};
+use types::{Correlation, EvidenceKind, Link};
 
 /// Sources are words of ours; what an import calls one may be anything.
 const WIDEST_SOURCE: usize = 40;
@@ -39,7 +39,7 @@ pub fn run(args: &Explain, home: &Home, out: &mut dyn Write) -> anyhow::Result<E
     if args.json {
         out.write_all(json::pretty(&explanation)?.as_bytes())?;
     } else {
-        out.write_all(draw(&explanation, Style::of_stdout(), &system::zone::local()).as_bytes())?;
+        out.write_all(draw(&explanation, Style::of_stdout(), &os::zone::local()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use crate::cmd::format::sample;
     use crate::report::explain::{Predecessor, RunSeen};
-    use wire::{AgentSessionId, StartReason, Timestamp};
+    use types::{AgentSessionId, StartReason, Timestamp};
 
     fn seen(at: i64, source: &str, verdict: EvidenceVerdict, detail: &str) -> RunEvidence {
         let id = (source == "registry").then(|| AgentSessionId("7a276c6b".into()));

@@ -9,13 +9,13 @@ use crate::output::wrap::wrap;
 use crate::output::{Colour, Style};
 use crate::report::plan::PlanWorth;
 use human::text::shorten;
-use wire::Activity;
-use wire::EndReason;
-use wire::LiveState;
-use wire::PicoDollars;
-use wire::Status;
-use wire::Timestamp;
-use wire::{SessionRecord, UsageSummary};
+use types::Activity;
+use types::EndReason;
+use types::LiveState;
+use types::PicoDollars;
+use types::Status;
+use types::Timestamp;
+use types::{SessionRecord, UsageSummary};
 
 /// The least room for a name: `claude-2611160731.2`, which differs from others at its end, stays whole.
 pub(super) const NAME: usize = 19;

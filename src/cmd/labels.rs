@@ -13,7 +13,7 @@ use crate::session::publish::publish;
 use crate::session::{self, labels};
 use crate::store::{SessionRow, Tx};
 use human::text::shorten;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 pub fn rename(args: &Rename, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     change(home, &[&args.session], out, |tx, row| {

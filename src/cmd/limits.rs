@@ -18,12 +18,12 @@ use crate::report::plan::{PlanWorth, month};
 use crate::report::usage::{By, UsageQuery, tally};
 use crate::store::{Span, View};
 use human::text::clean;
-use system::calendar::LocalClock;
-use system::clock::{Clock, SystemClock};
-use wire::{PicoDollars, Timestamp};
+use os::calendar::LocalClock;
+use os::clock::{Clock, SystemClock};
+use types::{PicoDollars, Timestamp};
 
 pub fn run(args: &Limits, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let (now, zone) = (SystemClock.now(), system::zone::local());
+    let (now, zone) = (SystemClock.now(), os::zone::local());
     // Windows begin at UTC's hours.
     let clock = LocalClock::of(TimeZone::UTC);
     let span = if args.all { Span::default() } else { Span::since(needed_since(now, &zone)) };

@@ -23,11 +23,11 @@ use crate::report::title;
 use crate::report::unwrapped;
 use crate::scan::ForeignSession;
 use crate::store::{Filter, Show};
-use system::clock::{Clock, SystemClock};
-use wire::{Activity, LiveState, Timestamp};
+use os::clock::{Clock, SystemClock};
+use types::{Activity, LiveState, Timestamp};
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let (now, zone) = (SystemClock.now(), system::zone::local());
+    let (now, zone) = (SystemClock.now(), os::zone::local());
     let filter = filter(args, now, &zone);
     let mut store = open_existing(home)?;
     let origin = Origin::of_this_process();
@@ -355,7 +355,7 @@ mod tests {
     use crate::store::ListedSession;
     use crate::store::PicoDollars;
     use clap::ValueEnum;
-    use wire::{EndReason, Status};
+    use types::{EndReason, Status};
 
     fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> SessionLine {
         SessionLine {

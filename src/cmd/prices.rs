@@ -13,7 +13,7 @@ use crate::output::{Colour, Style, json};
 use crate::report::open::open_existing;
 use crate::store::OwnPriceUse;
 use human::counted;
-use prices::{OWN, PriceList, Rates, TABLE_DATE, TABLE_VERSION};
+use pricing::{OWN, PriceList, Rates, TABLE_DATE, TABLE_VERSION};
 
 /// One model, in dollars per million tokens.
 #[derive(Debug, Serialize)]
@@ -82,8 +82,8 @@ fn rows(list: &PriceList, uses: &[OwnPriceUse], wanted: Option<&str>) -> Vec<Row
         Row { used: Some(used), ..row(model, rates, "own") }
     });
     let mut rows: Vec<Row> = own.collect();
-    let listed = prices::models().filter(|model| matches(model) && !list.own().contains_key(*model));
-    rows.extend(listed.filter_map(|model| Some(row(model, &prices::Prices::of(model)?.listed()?, "table"))));
+    let listed = pricing::models().filter(|model| matches(model) && !list.own().contains_key(*model));
+    rows.extend(listed.filter_map(|model| Some(row(model, &pricing::Prices::of(model)?.listed()?, "table"))));
     if let (true, Some(model)) = (rows.is_empty(), wanted) {
         let prices = list.of(model);
         let own = prices.and_then(|prices| prices.own());
@@ -176,7 +176,7 @@ fn used_for(used: &Used) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{PicoDollars, Timestamp};
+    use types::{PicoDollars, Timestamp};
 
     #[test]
     fn own_prices_stand_first_and_say_what_they_were_used_for() {

@@ -17,9 +17,9 @@ use crate::output::{Style, json};
 use crate::proxy::listeners::{self, Listener};
 use crate::proxy::{alone, keeper, worker};
 use crate::store::Store;
-use system::clock::{Clock, SystemClock};
-use terminal::process::{Processes, SystemProcesses};
-use wire::{Pid, RandomIds};
+use os::clock::{Clock, SystemClock};
+use pty::process::{Processes, SystemProcesses};
+use types::{Pid, RandomIds};
 
 /// Standard output is the listener here, so nothing may be printed.
 pub(super) fn keep() -> anyhow::Result<ExitCode> {
@@ -110,7 +110,7 @@ fn status(as_json: bool, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
 }
 
 fn table(listeners: &[Listener], home: &Home) -> Table {
-    let (now, zone) = (SystemClock.now(), system::zone::local());
+    let (now, zone) = (SystemClock.now(), os::zone::local());
     let mut store = if home.may_have_database() { Store::open(home, now).ok() } else { None };
     let mut session_of = |listener: &Listener| {
         let run = listener.run?;

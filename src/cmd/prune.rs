@@ -20,9 +20,9 @@ use crate::output::{Colour, Style, json};
 use crate::report::open::open_existing;
 use crate::session::prune::prune;
 use crate::store::{self, Filter, SessionRow, Show, View};
-use system::clock::{Clock, SystemClock};
-use terminal::is_terminal;
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use pty::is_terminal;
+use types::Timestamp;
 
 /// The error of a call that names neither an age nor an agent.
 const WHICH: &str = "say how old with --older-than: `codemie prune --older-than 90d --dry-run` shows which sessions ended \
@@ -37,7 +37,7 @@ pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
     if args.older_than.is_none() && args.agent.as_deref() != Some(Demo.name()) {
         return Err(Failure { code: USAGE, message: WHICH.to_owned() }.into());
     }
-    let (now, zone) = (SystemClock.now(), system::zone::local());
+    let (now, zone) = (SystemClock.now(), os::zone::local());
     let (before, agent) =
         (args.older_than.map_or(now, |then| then.before(now, &zone)), args.agent.as_deref());
     let mut store = open_existing(home)?;

@@ -23,10 +23,10 @@ use crate::report::open::open;
 use crate::session::lookup::Found;
 use crate::store::{Filter, Store};
 use crate::track;
+use os::clock::{Clock, SystemClock};
 use picker::Picked;
-use system::clock::{Clock, SystemClock};
-use terminal::process::{Processes, SystemProcesses};
-use wire::{Pid, ProcessId};
+use pty::process::{Processes, SystemProcesses};
+use types::{Pid, ProcessId};
 
 pub fn run(args: &Resume, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let mut agent_args = args.args.clone();
@@ -42,7 +42,7 @@ pub fn run(args: &Resume, home: &Home, out: &mut dyn Write, err: &mut dyn Write)
             Picked::Show(session) => return show::run(&Show { session, json: false }, home, out),
             Picked::Nothing => return Ok(ExitCode::SUCCESS),
             Picked::End(signal) => {
-                terminal::die_of(signal);
+                pty::die_of(signal);
                 return Ok(ExitCode::FAILURE);
             }
         },
@@ -54,7 +54,7 @@ pub fn run(args: &Resume, home: &Home, out: &mut dyn Write, err: &mut dyn Write)
     if let Some(message) = result.message {
         write!(err, "{}", shown(&message))?;
     }
-    result.signal.into_iter().for_each(terminal::die_of);
+    result.signal.into_iter().for_each(pty::die_of);
     Ok(ExitCode::from(result.code))
 }
 

@@ -20,8 +20,8 @@ use crate::output::Style;
 use crate::remote::protocol::Size;
 use crate::store::Store;
 use closing::Added;
-use system::clock::{Clock, SystemClock};
-use wire::{RandomIds, SessionId};
+use os::clock::{Clock, SystemClock};
+use types::{RandomIds, SessionId};
 
 /// A usage error before an agent started.
 const USAGE: u8 = 125;
@@ -78,7 +78,7 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
         }
     }
     for standing in &summary.budgets {
-        result.add_line(closing::budget(standing, SystemClock.now(), &system::zone::local()));
+        result.add_line(closing::budget(standing, SystemClock.now(), &os::zone::local()));
     }
     let sinks = home.as_ref().filter(|_| speaks).and_then(|home| Sinks::of(home, &config.delivery));
     if let Some(line) = sinks.and_then(|sinks| closing::paused(&sinks, SystemClock.now())) {
@@ -184,5 +184,5 @@ fn is_limited(target: &LaunchTarget, config: &Config) -> bool {
 
 fn all_terminals() -> bool {
     use std::io::{stderr, stdin, stdout};
-    terminal::is_terminal(&stdin()) && terminal::is_terminal(&stdout()) && terminal::is_terminal(&stderr())
+    pty::is_terminal(&stdin()) && pty::is_terminal(&stdout()) && pty::is_terminal(&stderr())
 }

@@ -13,7 +13,7 @@ pub(super) fn with_scanner<T>(home: &Home, visible: bool, read: impl FnOnce(&Sca
         folder: home.scans(),
         agents: registry::AGENTS,
         var: &own_var,
-        days: Days::of(system::zone::local()),
+        days: Days::of(os::zone::local()),
         prices: &price_list(&home.config_file()),
         watch: bar.as_ref().map(|bar| bar as &dyn Progress),
     })

@@ -23,11 +23,11 @@ use crate::scan::Progress;
 use crate::search::{Query, Word};
 use excerpt::Excerpt;
 use human::text::shorten;
-use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use types::Timestamp;
 
 pub fn run(args: &Search, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
-    let (now, zone) = (SystemClock.now(), system::zone::local());
+    let (now, zone) = (SystemClock.now(), os::zone::local());
     let words: Vec<Word> = args.words.iter().filter_map(|word| Word::new(word)).collect();
     if words.is_empty() {
         let message = "there is nothing to look for; give at least one word".to_owned();

@@ -22,8 +22,8 @@ use crate::report::open::open;
 use crate::store::Store;
 use human::shell;
 use human::text::clean;
-use system::clock::{Clock, SystemClock};
-use wire::{Delivery, SessionId};
+use os::clock::{Clock, SystemClock};
+use types::{Delivery, SessionId};
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]

@@ -24,9 +24,9 @@ use crate::report::state::Asked;
 use crate::report::title;
 use crate::session::lookup::{Foreign, Found};
 use human::shell;
-use prices::unpriced;
-use system::clock::{Clock, SystemClock};
-use wire::{Coverage, Link, LiveState, SessionRecord};
+use os::clock::{Clock, SystemClock};
+use pricing::unpriced;
+use types::{Coverage, Link, LiveState, SessionRecord};
 
 pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, origin) = (SystemClock.now(), Origin::of_this_process());
@@ -48,7 +48,7 @@ pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
             if args.json {
                 json::pretty(&details.shown())?
             } else {
-                Sheets(&details).draw(Style::of_stdout(), &system::zone::local())
+                Sheets(&details).draw(Style::of_stdout(), &os::zone::local())
             }
         }
         Known::Foreign(foreign) => {
@@ -314,7 +314,7 @@ mod tests {
     use super::*;
     use crate::cmd::format::sample;
     use crate::session::record::summary;
-    use wire::Sums;
+    use types::Sums;
 
     fn details() -> SessionDetails {
         let mut record = sample();
@@ -436,19 +436,19 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
             (record.tags, record.group) = (vec![text.into()], some());
             (record.title, record.models) = (some(), vec![text.into()]);
             record.state = Some(LiveState {
-                is: wire::Activity::Working,
+                is: types::Activity::Working,
                 since: record.start_time,
                 why: text.into(),
                 source: None,
             });
-            record.correlation.agent_session_id = Some(wire::AgentSessionId(text.into()));
+            record.correlation.agent_session_id = Some(types::AgentSessionId(text.into()));
             record.correlation.agent_session_file = some();
             record.usage.unpriced_models = vec![text.into()];
             (details.imported_from, details.parent, details.children) = (some(), some(), vec![text.into()]);
             details.chain.before = [text.to_owned()].into();
             let foreign = Foreign {
                 agent: text.into(),
-                agent_session: wire::AgentSessionId(text.into()),
+                agent_session: types::AgentSessionId(text.into()),
                 file: text.into(),
                 cwd: Some(text.into()),
             };

@@ -15,8 +15,8 @@ use crate::report::statusline::{AgentStatus, StatusLine};
 use crate::store::Store;
 use human::shell;
 use human::text::clean;
-use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use types::Timestamp;
 
 /// Some kilobytes are usual.
 const MAX_BYTES: u64 = 1 << 20;
@@ -32,7 +32,7 @@ pub fn run(args: &Statusline, home: Option<&Home>, out: &mut dyn Write) -> anyho
 /// Reads standard input and prints the line. It is called before the command line is parsed, which takes longer.
 pub fn print(home: Option<&Home>, out: &mut dyn Write) -> ExitCode {
     let mut input = Vec::new();
-    if !terminal::is_terminal(&io::stdin()) {
+    if !pty::is_terminal(&io::stdin()) {
         let _ = io::stdin().lock().take(MAX_BYTES).read_to_end(&mut input);
     }
     let line = line(home, &AgentStatus::read(&input), SystemClock.now());
@@ -50,7 +50,7 @@ fn line(home: Option<&Home>, status: &AgentStatus, now: Timestamp) -> String {
 /// `None` where there is no store, or none that can be read now.
 fn recorded(home: &Home, status: &AgentStatus, config: &Config, now: Timestamp) -> Option<StatusLine> {
     let mut store = Store::open_to_read(home).ok()?;
-    let zone = system::zone::local();
+    let zone = os::zone::local();
     store.read(|view| StatusLine::of(view, Claude.name(), status, &config.budgets, now, &zone)).ok()
 }
 

@@ -75,7 +75,7 @@ pub(super) fn line(report: &StopReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Ids, RandomIds};
+    use types::{Ids, RandomIds};
 
     #[test]
     fn a_line_says_what_became_of_the_session() {

@@ -24,8 +24,8 @@ use crate::output::{json, progress};
 use crate::report::open::recover;
 use crate::store::{self, SinkCount, Store};
 use human::counted;
-use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use types::Timestamp;
 
 /// Drawn no more often than anybody can read.
 const DRAW: Duration = Duration::from_millis(200);
@@ -41,7 +41,7 @@ pub fn run(args: &Sync, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
             return status::run(home, &config.delivery, sinks.as_ref(), *json, out);
         }
         Some(SyncAction::Preview { limit, since: Some(since) }) => {
-            let since = since.before(SystemClock.now(), &system::zone::local());
+            let since = since.before(SystemClock.now(), &os::zone::local());
             return delivered(home, sinks.as_ref(), since, *limit, out, err);
         }
         Some(SyncAction::Preview { limit, since: None }) => {
@@ -136,9 +136,9 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
     let drains = Drain::open_all(sinks, Pace::Interactive)?;
     let (sender, mut updates) = mpsc::unbounded_channel();
-    let show = terminal::is_terminal(&std::io::stderr());
+    let show = pty::is_terminal(&std::io::stderr());
     if show {
-        terminal::clear_line_on_interrupt();
+        pty::clear_line_on_interrupt();
     }
     let results = runtime.block_on(async {
         let sending = join_all(drains.into_iter().map(|drain| send(drain, deadline, sender.clone())));
@@ -162,7 +162,7 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
     });
     if show {
         progress::erase_line();
-        terminal::interrupt_as_ever();
+        pty::interrupt_as_ever();
     }
     let mut code = ExitCode::SUCCESS;
     for result in results {
@@ -268,7 +268,7 @@ async fn send(
         };
         let wake = Instant::now() + until.since(SystemClock.now());
         if wake >= deadline {
-            let then = date(until, &system::zone::local());
+            let then = date(until, &os::zone::local());
             return result(Some(waiting(&mut drain, &format!("{why}, next try {then}"))), count);
         }
         left = pending_events(&mut drain);
@@ -344,7 +344,7 @@ fn delivered(
     };
     for sink in sinks.open(&mut store)? {
         let (text, events) = store.read(|view| forward::delivered(view, &*sink, since, limit))?;
-        let (name, from) = (sink.name(), date(since, &system::zone::local()));
+        let (name, from) = (sink.name(), date(since, &os::zone::local()));
         match counted(events, "event") {
             _ if events == 0 => writeln!(err, "codemie: {name}: nothing left since {from}")?,
             some if events == limit => {

@@ -30,9 +30,9 @@ use crate::report::top::{Looked, TopDetails};
 use board::{Action, Board};
 use draw::Shown;
 use human::text::clean;
+use os::clock::{Clock, SystemClock};
 use pages::Pages;
-use system::clock::{Clock, SystemClock};
-use wire::{Delivery, Timestamp};
+use types::{Delivery, Timestamp};
 
 /// Agents write many lines a second; nobody reads faster than this.
 const PACE: Duration = Duration::from_millis(250);
@@ -54,7 +54,7 @@ pub fn run(home: &Home) -> anyhow::Result<ExitCode> {
             "top needs a terminal; `codemie list --active` prints what runs now, with --json for programs"
                 .to_owned(),
     };
-    if !terminal::on_terminal() {
+    if !pty::on_terminal() {
         return Err(without_terminal().into());
     }
     let mut top = Top::open(home)?;
@@ -68,7 +68,7 @@ pub fn run(home: &Home) -> anyhow::Result<ExitCode> {
             Left::ToRead(session) => top.read(&session),
             Left::Signal(signal) => {
                 drop(top);
-                terminal::die_of(signal);
+                pty::die_of(signal);
                 return Ok(ExitCode::FAILURE);
             }
         }
@@ -106,7 +106,7 @@ impl<'a> Top<'a> {
         let origin = Origin::of_this_process();
         Ok(Self {
             home,
-            zone: system::zone::local(),
+            zone: os::zone::local(),
             store: OpenStore::open(home, &origin)?,
             origin,
             settings: CurrentBudgets::of(home),

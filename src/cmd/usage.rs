@@ -19,13 +19,13 @@ use crate::report::usage::{By, Order, UsageFilter, UsageQuery, UsageReport, comm
 use crate::store::{Span, View};
 use drawing::{Drawing, Moments};
 use human::text::shorten;
-use system::calendar::LocalClock;
-use system::clock::{Clock, SystemClock};
+use os::calendar::LocalClock;
+use os::clock::{Clock, SystemClock};
 
 pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let commits = args.commit.as_deref().map(commits).transpose()?;
     let query = query(args, commits);
-    let zone = args.timezone.clone().unwrap_or_else(system::zone::local);
+    let zone = args.timezone.clone().unwrap_or_else(os::zone::local);
     let now = SystemClock.now();
     let span = Span {
         since: args.since.map(|since| since.before(now, &zone)),

@@ -20,8 +20,8 @@ use crate::report::question::Question;
 use crate::store::Store;
 pub(super) use draw::Drawing;
 use human::shell;
+use os::clock::{Clock, SystemClock};
 pub(super) use pager::Paging;
-use system::clock::{Clock, SystemClock};
 
 /// How often a followed conversation is looked at: sooner than a reader of text notices, and two looks a second cost
 /// nothing.
@@ -56,7 +56,7 @@ pub(super) fn show(
         return Ok(paged);
     }
     subject.must_be_of_an_agent()?;
-    let drawing = Drawing::new(Style::of_stdout(), system::zone::local(), &subject.agent);
+    let drawing = Drawing::new(Style::of_stdout(), os::zone::local(), &subject.agent);
     if args.follow {
         follow(&mut store, home, subject, at, drawing, args, out, err)?;
         return Ok(false);

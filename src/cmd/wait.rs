@@ -15,7 +15,7 @@ use crate::report::live_target::LiveTarget;
 use crate::report::open::open;
 use crate::report::wait::{WaitFor, Waited, wait};
 use human::text::clean;
-use wire::{LiveState, SessionId};
+use types::{LiveState, SessionId};
 
 /// The result of a wait whose time is up.
 const PENDING: &str = "pending";

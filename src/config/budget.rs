@@ -6,7 +6,7 @@ use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, Tab
 
 use super::Settings;
 use super::nearest::nearest;
-use wire::{PicoDollars, spelled};
+use types::{PicoDollars, spelled};
 
 /// The name of the tables.
 pub(super) const TABLES: &str = "budget";

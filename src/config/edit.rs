@@ -8,7 +8,7 @@ use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
 use super::budget::{self, Budget, Which};
 use super::{delivery, keys, proxy};
-use system::file::create_private;
+use os::file::create_private;
 
 #[derive(Debug, thiserror::Error)]
 pub enum Error {

@@ -1,7 +1,7 @@
 //! The settings there are: one line each, and everything else (`show`, `set`, `doctor`) follows from it.
 
 use human::length::length;
-use terminal::chord::Chord;
+use pty::chord::Chord;
 use toml_edit::{Item, Value};
 
 use super::budget;

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use prices::{PriceList, Rates};
+use pricing::{PriceList, Rates};
 use toml_edit::{Item, TableLike};
 
 use super::Settings;

@@ -16,7 +16,7 @@ use crate::home::Home;
 pub struct Demo;
 
 impl Demo {
-    pub const NAME: &'static str = wire::DEMO;
+    pub const NAME: &'static str = types::DEMO;
 
     /// Where it keeps its files.
     pub(super) fn files(home: &Home) -> ClaudeFiles {

@@ -13,13 +13,13 @@ use serde_json::{Value, json};
 
 use super::script::{self, Call, MODEL, Tool};
 use crate::agent::claude::{evidence, files::ClaudeFiles};
-use system::clock::{Clock, SystemClock};
-use system::file::create_private;
-use system::file::{open_regular_with, read_at_most, text_at_most};
-use terminal::process::{Processes, SystemProcesses};
-use wire::Timestamp;
-use wire::{AgentSessionId, Ids, RandomIds};
-use wire::{Pid, ProcessId};
+use os::clock::{Clock, SystemClock};
+use os::file::create_private;
+use os::file::{open_regular_with, read_at_most, text_at_most};
+use pty::process::{Processes, SystemProcesses};
+use types::Timestamp;
+use types::{AgentSessionId, Ids, RandomIds};
+use types::{Pid, ProcessId};
 
 #[derive(Debug)]
 pub(super) struct Journal {
@@ -321,7 +321,7 @@ mod tests {
     use crate::meter::line::{Harvest, Lines};
     use crate::meter::record::Fact;
     use crate::session::correlate::Beginning;
-    use wire::Tokens;
+    use types::Tokens;
 
     /// Plays the whole script without a stage; the conversations' files in their order.
     fn written(folder: &Path) -> Vec<PathBuf> {

@@ -21,7 +21,7 @@ pub use outer::{in_outer_terminal, take_terminal};
 pub use play::play;
 
 use crate::home::Home;
-use system::file::create_private;
+use os::file::create_private;
 
 /// The demonstration's folder: the scripted agent's counterpart of `~/.claude`, and its project.
 pub fn folder(home: &Home) -> PathBuf {

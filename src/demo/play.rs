@@ -14,9 +14,9 @@ use super::script::{self, Call, SCRIPT, Tool};
 use super::stage::{Stage, Stop};
 use crate::home::Home;
 use crate::output::Colour;
-use system::file::read_at_most;
-use wire::AgentSessionId;
-use wire::SessionRecord;
+use os::file::read_at_most;
+use types::AgentSessionId;
+use types::SessionRecord;
 
 /// The exit code that a shell gives a program that ^C ended.
 const INTERRUPTED: u8 = 130;

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use crate::output::table::{Cell, Column, Table};
 use crate::output::{Colour, Style};
-use wire::EndReason;
-use wire::SessionRecord;
+use types::EndReason;
+use types::SessionRecord;
 
 /// The sessions of one run, in their order.
 pub fn report(chain: &[SessionRecord], style: Style) -> String {

@@ -1,7 +1,7 @@
 //! The script: messages, tool calls and their usage. Data only: the player shows it, the journal writes it, the tests add it
 //! up.
 
-use wire::Tokens;
+use types::Tokens;
 
 /// A model with a list price, so that there is a cost to show.
 pub const MODEL: &str = "claude-opus-4-8";
@@ -172,7 +172,7 @@ mod tests {
 
     #[test]
     fn patches_fit_their_files() {
-        assert!(prices::Prices::of(MODEL).is_some(), "a demonstration without a cost shows nothing");
+        assert!(pricing::Prices::of(MODEL).is_some(), "a demonstration without a cost shows nothing");
         for call in SCRIPT.iter().flat_map(Conversation::calls) {
             assert!(call.tool.is_some() || !call.text.is_empty(), "an answer is something: {call:?}");
             if let Some(Tool::Edit { patch, .. }) = &call.tool {

@@ -10,7 +10,7 @@ use crate::forward::{CODEMIE_V1, NATIVE, Sinks, ask_all, local_token};
 use crate::home::{Home, own_var};
 use crate::store::{Error, SinkCount, SinkRow, Store};
 use human::counted;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 const AREA: &str = "delivery";
 /// Failures in a row that are worth a finding: the receiver has been away for minutes.

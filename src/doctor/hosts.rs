@@ -10,8 +10,8 @@ use crate::remote::{Connection, address};
 use crate::store::Store;
 use human::shell;
 use human::text::clean;
-use system::file::modified;
-use wire::{Pid, RunId, Timestamp};
+use os::file::modified;
+use types::{Pid, RunId, Timestamp};
 
 /// A host answers from memory. One that is stopped does not, and is named without its session.
 const ANSWER: Duration = Duration::from_millis(500);
@@ -55,7 +55,7 @@ fn forget_known<T>(sockets: &mut Vec<(RunId, T)>, home: &Home) -> bool {
 
 /// The process at the other end and its session, by name or id, as far as they can be known; `None` where nobody listens any more.
 fn host_of(home: &Home, run: RunId) -> Option<(Option<Pid>, Option<String>)> {
-    let pid = terminal::peer_process(&address::connect(home, run).ok()?);
+    let pid = pty::peer_process(&address::connect(home, run).ok()?);
     let welcome = Connection::open_within(home, run, ANSWER).ok().map(|connection| connection.welcome);
     let named = welcome.and_then(|welcome| match (welcome.name, welcome.session) {
         (name, id) if name.is_empty() => id.map(|id| id.to_string()),
@@ -82,8 +82,8 @@ mod tests {
     use super::*;
     use crate::session::lifecycle::ConversationStart;
     use crate::session::tests::World;
-    use system::clock::{Clock, SystemClock};
-    use wire::Ids;
+    use os::clock::{Clock, SystemClock};
+    use types::Ids;
 
     const AREA: &str = "sessions";
 

@@ -9,7 +9,7 @@ use crate::report::budget;
 use crate::store::{Error, Filter, Show, Store};
 use human::counted;
 use human::shell;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 const AREA: &str = "sessions";
 

@@ -66,9 +66,8 @@ fn watches() -> Finding {
     use rustix::fs::inotify::{CreateFlags, init};
     const AREA: &str = "files";
     let limit = |name: &str| {
-        let text =
-            system::file::text_at_most(std::path::Path::new(&format!("/proc/sys/fs/inotify/{name}")), 64)
-                .unwrap_or_default();
+        let text = os::file::text_at_most(std::path::Path::new(&format!("/proc/sys/fs/inotify/{name}")), 64)
+            .unwrap_or_default();
         if text.is_empty() { "unknown".to_owned() } else { text.trim().to_owned() }
     };
     match init(CreateFlags::CLOEXEC) {

@@ -11,7 +11,7 @@ use super::configured::Sinks;
 use super::http::{Error, Http};
 use super::identity::Identity;
 use super::sink::Sink;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// Asks one receiver; `Err` says why it would accept nothing. One that cannot be asked without an event counts as willing.
 pub async fn ask(sink: &dyn Sink, ca_file: Option<&PathBuf>, timeout: Duration) -> Result<(), String> {

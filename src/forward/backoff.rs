@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use wire::Timestamp;
+use types::Timestamp;
 
 /// The first wait; each further failure doubles it.
 const FIRST: Duration = Duration::from_secs(1);

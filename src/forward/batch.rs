@@ -53,7 +53,7 @@ pub fn fits(events: &[Outgoing]) -> usize {
 }
 
 /// How long the attributes are as JSON.
-fn length(attributes: &wire::Attributes) -> usize {
+fn length(attributes: &types::Attributes) -> usize {
     struct Counted(usize);
 
     impl io::Write for Counted {

@@ -15,8 +15,8 @@ use super::sink::{Due, Sink, Triage};
 use crate::config::delivery::{self, Secret};
 use crate::session::state::Phase;
 use crate::store::{Error, EventRow, Fate, Letter, Outgoing, SessionRow, View};
-use wire::{Attributes, Timestamp, plain};
-use wire::{EndReason, EventType, StartReason, Status};
+use types::{Attributes, Timestamp, plain};
+use types::{EndReason, EventType, StartReason, Status};
 
 /// An ended session's files are read until they have been quiet for two seconds; one more is for the reading itself.
 const QUIET: std::time::Duration = std::time::Duration::from_secs(3);

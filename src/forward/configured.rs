@@ -11,7 +11,7 @@ use super::sink::Sink;
 use crate::config::delivery::{Backend, Delivery, Secret};
 use crate::home::Home;
 use crate::store::{Error, Fingerprint, Store};
-use wire::hex::hex;
+use types::hex::hex;
 
 /// The settings that name a receiver's address, and the receiver's name.
 pub(super) const ADDRESS_SETTINGS: [(&str, &str); 3] =

@@ -9,7 +9,7 @@ use super::answer::Verdict;
 use super::backoff;
 use super::batch::Size;
 use super::progress::Pace;
-use wire::Timestamp;
+use types::Timestamp;
 
 /// How soon a receiver that failed is tried again while somebody waits.
 pub const INTERACTIVE_RETRY: Duration = Duration::from_millis(500);

@@ -15,7 +15,7 @@ use super::registration::register;
 use crate::detached;
 use crate::home::Home;
 use crate::store::{Error, SinkRow, Store};
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// How long the process tries. Long enough for a receiver that restarts; one that is away for longer is left to the next
 /// command.

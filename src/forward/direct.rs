@@ -11,7 +11,7 @@ use super::native::Native;
 use super::progress::DeliveryCount;
 use super::sink::Sink;
 use crate::store::Outgoing;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// Posts events in batches until all are sent or the deadline has passed. `Err` says why some are not sent.
 pub async fn post(

@@ -24,8 +24,8 @@ use super::sink::Sink;
 use crate::home::Home;
 use crate::session::publish::publish;
 use crate::store::{Error, Fate, Fingerprint, SinkCount, SinkRow, Store, Tx};
-use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use types::Timestamp;
 
 /// How often a lease held elsewhere is tried for again. Its holder sends our events as well, so only somebody who waits is
 /// in a hurry.

@@ -14,12 +14,12 @@ use crate::meter::record::Fact;
 use crate::scan::ForeignSession;
 use crate::session::record::summary;
 use crate::store::{Outgoing, Priced};
-use wire::event::{
+use types::event::{
     Bound, Cost, Dimension, End, Flag, Key, NAMESPACE, Seq, Source, Start, Tags, Text, Timing, Usage,
     keyed_id, opening_id,
 };
-use wire::{AgentSessionId, FOREIGN_TAG, SessionId, Sums, plain};
-use wire::{Attributes, Coverage, EndReason, Event, EventType, StartReason, Status, UsageSummary};
+use types::{AgentSessionId, FOREIGN_TAG, SessionId, Sums, plain};
+use types::{Attributes, Coverage, EndReason, Event, EventType, StartReason, Status, UsageSummary};
 
 /// The highest `rev` there is.
 const MOST_REVISED: i64 = i32::MAX as i64;
@@ -148,7 +148,7 @@ mod tests {
     use crate::session::tests::usage;
     use crate::store::CallSums;
     use serde_json::json;
-    use wire::Timestamp;
+    use types::Timestamp;
 
     fn session(calls: i64) -> ForeignSession {
         ForeignSession {

@@ -13,8 +13,8 @@ use reqwest::{Certificate, Client, Url};
 use super::answer::Answer;
 use super::backoff;
 use crate::config::delivery::Secret;
-use system::file::read_at_most;
-use wire::Timestamp;
+use os::file::read_at_most;
+use types::Timestamp;
 
 /// For a whole request, its answer included.
 pub const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use crate::config::delivery::User;
 use crate::store::{Error, Store};
-use system::file::text_at_most;
-use wire::hex::hex;
+use os::file::text_at_most;
+use types::hex::hex;
 
 /// The setting of the store that holds the salt. With another salt, receivers would see another machine.
 const SALT: &str = "machine.salt";

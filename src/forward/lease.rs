@@ -11,9 +11,9 @@ use uuid::Uuid;
 
 use super::backoff;
 use crate::store::{Error, Realm, SinkRow, Tx};
-use terminal::process::{Processes, SystemProcesses};
-use wire::Timestamp;
-use wire::{Pid, ProcessId, StartTime};
+use pty::process::{Processes, SystemProcesses};
+use types::Timestamp;
+use types::{Pid, ProcessId, StartTime};
 
 /// Longer than a step takes, which is two requests at most. The lease is renewed before each step.
 pub(super) const LEASE: Duration = Duration::from_secs(30);

@@ -12,7 +12,7 @@ use super::sink::Sink;
 use crate::config::delivery::Secret;
 use crate::home::Home;
 use crate::store::{Error, Outgoing, View};
-use system::file::text_at_most;
+use os::file::text_at_most;
 
 /// The backend's name as a sink.
 pub const NATIVE: &str = "backend";
@@ -166,8 +166,8 @@ pub fn local_token(home: &Home, url: &Url) -> Option<Secret> {
 mod tests {
     use super::*;
     use serde_json::json;
-    use wire::event::{Dimension, Key, Prompt, Text};
-    use wire::{Attributes, Event, Timestamp};
+    use types::event::{Dimension, Key, Prompt, Text};
+    use types::{Attributes, Event, Timestamp};
 
     fn event(n: u128) -> Outgoing {
         let event = Event {

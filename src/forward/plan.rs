@@ -9,7 +9,7 @@ use super::http::Request;
 use super::progress::{Idle, Pace};
 use super::sink::{Due, Sink, Triage};
 use crate::store::{Error, Fate, Fingerprint, Letter, Outgoing, SinkRow, View};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// What keeps a step from sending anything to the receiver at `target`, whatever is pending.
 pub(super) fn obstacle(row: &SinkRow, target: &Fingerprint, pace: Pace, now: Timestamp) -> Option<Idle> {

@@ -6,7 +6,7 @@ use super::batch;
 use super::http::{Encoding, Request};
 use super::sink::{Sink, Triage};
 use crate::store::{Error, Fate, Outgoing, View};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// The next requests to a sink, and how many events they describe. Deferred events are included, due or not.
 pub fn preview(view: &View<'_>, sink: &dyn Sink, limit: usize) -> Result<(String, usize), Error> {

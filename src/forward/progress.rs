@@ -4,7 +4,7 @@
 use uuid::Uuid;
 
 use crate::store::Outgoing;
-use wire::Timestamp;
+use types::Timestamp;
 
 /// How long a loop is willing to wait for a receiver that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

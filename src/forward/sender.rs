@@ -15,8 +15,8 @@ use super::detached::spawn_delivery;
 use super::drain::Drain;
 use super::progress::{Idle, Pace};
 use crate::home::Home;
-use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use types::Timestamp;
 
 /// How soon a store that was busy or full is tried again.
 const STORE_RETRY: Duration = Duration::from_secs(2);
@@ -76,7 +76,7 @@ impl Sender {
         let (hints, watched) = watch::channel(Hints::default());
         let (report, pending) = channel();
         let (receivers, exit_timeout) = (sinks.targets().len(), sinks.delivery.exit_timeout);
-        let thread = terminal::without_signals(|| {
+        let thread = pty::without_signals(|| {
             std::thread::Builder::new().name("sender".into()).spawn(move || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 match runtime {

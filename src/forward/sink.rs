@@ -8,7 +8,7 @@ use super::answer::{Answer, Verdict};
 use super::batch;
 use super::http::Request;
 use crate::store::{Error, Letter, Outgoing, View};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// What becomes of an event when the cursor reaches it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,10 +13,10 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
+use pty::Viewer;
+use pty::viewer::{Interest, ViewerEvent};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::{Position, Rect};
-use terminal::Viewer;
-use terminal::viewer::{Interest, ViewerEvent};
 
 use crate::output::Style;
 use keys::KeyReader;
@@ -131,8 +131,8 @@ impl Fullscreen {
             if ready.typed {
                 let mut typed = [0; 1024];
                 match viewer.read(&mut typed) {
-                    terminal::Input::Bytes(count) => self.keys.add(&typed[..count]),
-                    terminal::Input::Nothing => {}
+                    pty::Input::Bytes(count) => self.keys.add(&typed[..count]),
+                    pty::Input::Nothing => {}
                     _ => return Ok(Event::Gone),
                 }
             } else if ready.terminal_writable {

@@ -12,7 +12,7 @@ use super::send::{Situation, answer};
 use crate::agent::dialog::{ChoiceKeys, ScreenDialog};
 use crate::agent::live::{ScreenReading, Shown};
 use crate::remote::protocol::{AnswerRequest, Dialog, SendAnswer};
-use wire::{Delivery, RunId, SessionId, Timestamp};
+use types::{Delivery, RunId, SessionId, Timestamp};
 
 /// How long the dialog must stand unchanged, with no key of a viewer's, before a key is typed. Agents paint some hundred
 /// milliseconds before they read keys, and what a viewer has just typed shows by then.

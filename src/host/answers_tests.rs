@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::agent::live::Composer;
-use wire::{Activity, LiveState, StateSource};
+use types::{Activity, LiveState, StateSource};
 
 const ASKED: &[&str] = &[" Bash command", "   touch made.txt", " Proceed?", " ❯ 1. Yes", "   2. No"];
 const UNNUMBERED: &[&str] = &[" Trust it?", "", " ❯ No, exit", "   Yes, I trust it"];

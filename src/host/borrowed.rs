@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use terminal::lent::{LentTerminal, Typed};
+use pty::lent::{LentTerminal, Typed};
 
 use super::client::MAX_UNTAKEN;
 use super::notes::{Note, Reporter, TerminalNote};

@@ -14,9 +14,9 @@ use std::os::unix::net::UnixStream;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-use terminal::PtySize;
-use terminal::front_end::{FrontEnd, Input, JobControl};
-use terminal::lent::LentTerminal;
+use pty::PtySize;
+use pty::front_end::{FrontEnd, Input, JobControl};
+use pty::lent::LentTerminal;
 
 use super::borrowed::{Borrowed, Sources};
 use super::notes::Reporter;

@@ -7,7 +7,7 @@ use super::client::Role;
 use super::notes::TerminalNote;
 use super::server::Server;
 use crate::remote::protocol::{FromHost, Lend, Lent};
-use terminal::lent::LentTerminal;
+use pty::lent::LentTerminal;
 
 #[derive(Debug, Default)]
 pub(super) struct Lending {
@@ -36,7 +36,7 @@ impl Server {
     pub(super) fn borrow(&mut self, at: usize, lend: &Lend) {
         let descriptor = self.clients[at].take_descriptor();
         let Role::Viewing { read_only, .. } = self.clients[at].role else { return };
-        let viewer = terminal::peer_process(self.clients[at].stream());
+        let viewer = pty::peer_process(self.clients[at].stream());
         let chord = lend.detach_keys.parse().unwrap_or_default();
         let mut modes = self.screen.modes().clone();
         let (pending, taken) = match descriptor.zip(viewer) {

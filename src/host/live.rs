@@ -17,10 +17,10 @@ use crate::live::{Sources, TurnFeed, decide, is_blank};
 use crate::remote::protocol::{AnswerRequest, Dialog, FromHost, Refused, SendRequest, WaitRequest};
 use crate::track::RunNews;
 use crate::track::notify::{Notice, Notifier};
-use system::clock::{Clock, SystemClock};
-use terminal::process::SystemProcesses;
-use terminal::screen::Screen;
-use wire::{Activity, Delivery, LiveState, Moment, Pid, RunId, SessionId, Timestamp};
+use os::clock::{Clock, SystemClock};
+use pty::process::SystemProcesses;
+use pty::screen::Screen;
+use types::{Activity, Delivery, LiveState, Moment, Pid, RunId, SessionId, Timestamp};
 
 /// A screen is read when the agent has paused for this long: half a painted one would be misread, and reading every chunk of a
 /// flood would cost more than parsing it.
@@ -439,7 +439,7 @@ impl LiveSession {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Ids, RandomIds};
+    use types::{Ids, RandomIds};
 
     const LIMIT: Duration = Duration::from_mins(10);
 
@@ -480,8 +480,7 @@ mod tests {
 
     #[test]
     fn whoever_is_attached_or_waits_is_noted() {
-        let screen =
-            Screen::new(terminal::PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 }, 0);
+        let screen = Screen::new(pty::PtySize { rows: 24, cols: 80, pixel_width: 0, pixel_height: 0 }, 0);
         let wait = WaitRequest { until: vec![Moment::Exit], cursor: None, timeout_ms: 60_000, unlike: None };
         for (attached, waits, needed) in [(false, false, false), (true, false, true), (false, true, true)] {
             let mut live = live(Limits::default());

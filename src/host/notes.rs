@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
 use crate::track::RunNews;
-use wire::Pid;
+use types::Pid;
 
 #[derive(Debug)]
 pub(super) enum Note {

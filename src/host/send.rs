@@ -13,7 +13,7 @@ use crate::agent::live::{ScreenReading, Shown};
 use crate::live::events::Cursor;
 use crate::remote::protocol::SendAnswer;
 use crate::remote::text;
-use wire::{Activity, Delivery, LiveState, SessionId, Timestamp};
+use types::{Activity, Delivery, LiveState, SessionId, Timestamp};
 
 /// How long a composer must look the same before it is typed into. Agents paint it some hundred milliseconds before they read
 /// keys, and paint it again until then.

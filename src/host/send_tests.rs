@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 
 use super::*;
 use crate::agent::live::Composer;
-use wire::StateSource;
+use types::StateSource;
 
 fn ms(count: u64) -> Duration {
     Duration::from_millis(count)

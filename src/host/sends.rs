@@ -12,7 +12,7 @@ use crate::remote::protocol::{SendAnswer, SendRequest};
 use crate::remote::send::SendError;
 use crate::remote::text;
 use crate::store::REMEMBERED;
-use wire::{Delivery, Timestamp};
+use types::{Delivery, Timestamp};
 
 /// Texts that may wait behind the one that is on its way.
 const WAITING: usize = 32;
@@ -235,7 +235,7 @@ enum Earlier {
 mod tests {
     use super::*;
     use crate::agent::live::{Composer, ScreenReading, Shown};
-    use wire::{Activity, LiveState};
+    use types::{Activity, LiveState};
 
     /// An agent that is idle; what stands in its composer is what was typed.
     struct Desk {

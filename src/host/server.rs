@@ -23,9 +23,9 @@ use crate::remote::frames::Frame;
 use crate::remote::protocol::{
     Attach, Ended, FromHost, ScreenText, Size, StopAnswer, StopRequest, ToHost, VERSION, Welcome,
 };
-use terminal::PtySize;
-use terminal::screen::Screen;
-use wire::RunId;
+use pty::PtySize;
+use pty::screen::Screen;
+use types::RunId;
 
 /// Clients at once. Each is a person's terminal or a command that waits; more is a mistake in a loop.
 const MAX_CLIENTS: usize = 100;

@@ -21,9 +21,9 @@ use crate::proxy::Companion;
 use crate::remote::address;
 use crate::remote::protocol::Size;
 use crate::track::{Plan, RunNews};
-use terminal::process::{Processes, SystemProcesses, tree};
-use terminal::{Observer, ProgramSpec, ProgramStarted, Tap};
-use wire::{Pid, SessionId};
+use pty::process::{Processes, SystemProcesses, tree};
+use pty::{Observer, ProgramSpec, ProgramStarted, Tap};
+use types::{Pid, SessionId};
 
 /// Exit code: nothing was started, or what was is ended again.
 const NOT_STARTED: u8 = 126;
@@ -92,15 +92,15 @@ pub fn detach(program: Detached) -> Answer {
     })?;
     let mut keep = vec![near.as_fd(), far.as_fd()];
     keep.extend(program.companion.as_ref().map(Companion::descriptor));
-    match terminal::fork_detached(&keep).map_err(failed)? {
-        terminal::Detached::Launcher => {
+    match pty::fork_detached(&keep).map_err(failed)? {
+        pty::Detached::Launcher => {
             drop(far);
             await_answer(near)
         }
-        terminal::Detached::Host => {
+        pty::Detached::Host => {
             drop(near);
             let code = host(program, &Launcher::new(far));
-            terminal::exit_host(code)
+            pty::exit_host(code)
         }
     }
 }
@@ -248,7 +248,7 @@ impl Unrecorded {
         let server_ends_it =
             self.launcher.locked().has_server && SystemProcesses.identify(own_pid()).is_some();
         if !server_ends_it {
-            terminal::end_own_program(END_GRACE);
+            pty::end_own_program(END_GRACE);
         }
     }
 
@@ -261,7 +261,7 @@ impl Unrecorded {
             unrecorded.end(&format!("the database did not take the session within {seconds} s"));
         };
         let watched =
-            terminal::without_signals(|| std::thread::Builder::new().name("unrecorded".into()).spawn(later));
+            pty::without_signals(|| std::thread::Builder::new().name("unrecorded".into()).spawn(later));
         if let Err(error) = watched {
             self.end(&format!("no thread can be started to record the session: {error}"));
         }
@@ -326,7 +326,7 @@ fn host(program: Detached, launcher: &Launcher) -> u8 {
     };
     let mut front = front;
     let (result, _) = launch::wrap_on(launch, Some(plan), companion, &origin, |spec, tracker| {
-        let mut ended = terminal::run_on(&mut front, spec, &mut Both { tracker, beside: &mut beside })?;
+        let mut ended = pty::run_on(&mut front, spec, &mut Both { tracker, beside: &mut beside })?;
         ended.stopped |= stopped.load(Ordering::Relaxed);
         reporter.report(Note::Ended(ended.exit.code()));
         Ok(ended)
@@ -372,7 +372,7 @@ impl Beside {
         let Some(start) = self.start.take() else { return };
         let (serving, served) = channel();
         let reporter = self.reporter.clone();
-        let thread = terminal::without_signals(|| {
+        let thread = pty::without_signals(|| {
             std::thread::Builder::new().name("server".into()).spawn(move || {
                 start(reporter);
                 drop::<Sender<()>>(serving);

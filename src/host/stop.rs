@@ -9,9 +9,9 @@ use crate::home::Home;
 use crate::launch::note;
 use crate::launch::stop::{is_shared, tree_of};
 use crate::store::{self, LIMIT_EVIDENCE, Store};
-use system::clock::{Clock, SystemClock};
-use terminal::process::{Processes, SystemProcesses, tree};
-use wire::{Pid, ProcessId, RunId, SessionId};
+use os::clock::{Clock, SystemClock};
+use pty::process::{Processes, SystemProcesses, tree};
+use types::{Pid, ProcessId, RunId, SessionId};
 
 pub(super) use crate::launch::stop::GRACE;
 

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use crate::live::events::{Cursor, Event, EventLog, NoCursor};
 use crate::remote::protocol::{WaitAnswer, WaitRequest};
-use wire::{Activity, LiveState, Moment, RunId, SessionId, Timestamp};
+use types::{Activity, LiveState, Moment, RunId, SessionId, Timestamp};
 
 /// Clients that may wait at once. Each is a connection of its own, so this bounds memory and nothing else.
 const WAITING: usize = 256;
@@ -117,7 +117,7 @@ fn answer(event: Option<Event>, cursor: Option<Timestamp>, now: &Present<'_>) ->
 mod tests {
     use super::*;
     use crate::agent::live::{TurnKind, TurnMark};
-    use wire::{Ids, RandomIds};
+    use types::{Ids, RandomIds};
 
     fn request(cursor: Option<&str>, timeout_ms: u64) -> WaitRequest {
         WaitRequest {

@@ -17,10 +17,10 @@ use serde::{Deserialize, Serialize};
 use crate::detached;
 use crate::home::Home;
 use crate::store::Realm;
-use system::clock::{Clock, SystemClock};
-use system::file::{create_private, entries, modified, open_private, read_at_most};
-use terminal::process::Processes;
-use wire::{AgentSessionId, Pid, ProcessId, StartTime};
+use os::clock::{Clock, SystemClock};
+use os::file::{create_private, entries, modified, open_private, read_at_most};
+use pty::process::Processes;
+use types::{AgentSessionId, Pid, ProcessId, StartTime};
 
 /// How long another process may look at the claim: a look takes some milliseconds, with a database that others keep locked longer.
 const LOOK_TIMEOUT: Duration = Duration::from_secs(3);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::agent::live::Writer;
 use human::shell;
-use wire::{Pid, ProcessId, RunId};
+use types::{Pid, ProcessId, RunId};
 
 /// What to do if the session is running already: `--on-conflict`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -144,7 +144,7 @@ pub fn decide(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Ids, RandomIds, StartTime};
+    use types::{Ids, RandomIds, StartTime};
 
     fn writer(background: bool) -> Writer {
         let what = if background { "a background process of Claude Code (pid 9)" } else { "claude (pid 9)" };

@@ -2,7 +2,7 @@
 
 use crate::agent::{Conversation, Invocation};
 use crate::session::lifecycle::ConversationStart;
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 /// `assigned`: codemie put the conversation's id into the arguments.
 pub(super) fn conversation(invocation: &Invocation, assigned: bool) -> ConversationStart {

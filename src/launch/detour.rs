@@ -8,8 +8,8 @@ use crate::config::Config;
 use crate::home::Home;
 use crate::proxy::settings::{RouteAuth, new_secret, own_authorities, route_auth};
 use crate::proxy::{Companion, ProxySettings, RouteSettings, listeners};
-use terminal::process::SystemProcesses;
-use wire::{Ids, RunId, SessionId};
+use pty::process::SystemProcesses;
+use types::{Ids, RunId, SessionId};
 
 /// What a run's proxy is to be.
 #[derive(Debug, Default)]
@@ -179,7 +179,7 @@ impl Through {
 mod tests {
     use super::*;
     use crate::registry;
-    use wire::RandomIds;
+    use types::RandomIds;
 
     /// A launch of `claude hello` from a folder that holds nothing, with these variables.
     fn detour(agent: &str, vars: &[(&str, &str)], config: &str) -> Detour {

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use super::detour::Detour;
 use crate::agent::{Agent, Invocation, Var};
 use crate::config::AgentConfig;
-use wire::{AgentSessionId, Ids};
+use types::{AgentSessionId, Ids};
 
 /// Set by codemie for its own next image, across an exec: the agent refused the id it was given, so it gets none this time.
 pub(super) const RESTARTED_VARIABLE: &str = "CODEMIE_STARTED_ANEW";
@@ -117,7 +117,7 @@ fn joined(args: &[OsString]) -> String {
 mod tests {
     use super::*;
     use crate::registry;
-    use wire::RandomIds;
+    use types::RandomIds;
 
     fn changes(
         agent: &str,

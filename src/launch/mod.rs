@@ -29,10 +29,10 @@ use crate::store::{Evidence, EvidenceVerdict};
 pub use detour::{Detour, Through};
 pub use origin::Origin;
 pub use prepare::{AssignedId, Binaries, Installed, Prepared, SystemBinaries, World, prepare};
+use pty::process::SystemProcesses;
 pub use run::{RunResult, execute, restart_without_id, wrap, wrap_on};
 pub use settings::{receivers, settings};
-use terminal::process::SystemProcesses;
-use wire::{Pid, RunId, SessionId, Timestamp};
+use types::{Pid, RunId, SessionId, Timestamp};
 
 /// The run that a program was started in, as the agent's process sees it.
 pub const RUN_VARIABLE: &str = "CODEMIE_RUN_ID";

@@ -6,7 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::home::own_var;
-use terminal::ProgramSpec;
+use pty::ProgramSpec;
 
 /// Variables and folder: those of this process, or those of another process that asks for the launch.
 #[derive(Clone, Debug, Default)]

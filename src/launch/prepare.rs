@@ -18,9 +18,9 @@ use crate::shim::{self, depth::Depth};
 use crate::store::{Evidence, Surroundings};
 use crate::track::notify::Notifier;
 use crate::track::{Plan, version};
-use system::clock::Clock;
-use terminal::ProgramSpec;
-use wire::{AgentSessionId, Ids};
+use os::clock::Clock;
+use pty::ProgramSpec;
+use types::{AgentSessionId, Ids};
 
 const BYPASS_VARIABLE: &str = "CODEMIE_BYPASS";
 

@@ -12,10 +12,10 @@ use crate::home::Home;
 use crate::registry;
 use crate::remote::address;
 use crate::store::{self, Realm, RunRow, Store};
-use system::clock::{Clock, SystemClock};
-use terminal::process::tree;
-use terminal::process::{Processes, SystemProcesses};
-use wire::{AgentSessionId, Pid, ProcessId};
+use os::clock::{Clock, SystemClock};
+use pty::process::tree;
+use pty::process::{Processes, SystemProcesses};
+use types::{AgentSessionId, Pid, ProcessId};
 
 /// How long after the end of everybody who wrote to it a conversation may seem to be in use: registries and locks are removed by
 /// processes that are about to go.
@@ -202,7 +202,7 @@ mod tests {
     use super::*;
     use crate::agent::process_table::ProcessTable;
     use crate::store::Surroundings;
-    use wire::{Ids, RandomIds, StartTime, Timestamp};
+    use types::{Ids, RandomIds, StartTime, Timestamp};
 
     fn resumable(agent: &str, conversation: Option<&str>) -> Resumable {
         Resumable {

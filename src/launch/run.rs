@@ -10,8 +10,8 @@ use crate::forward;
 use crate::proxy::{Companion, CompanionThread};
 use crate::shim;
 use crate::track::{Plan, Summary, Tracker};
-use system::clock::{Clock, SystemClock};
-use terminal::{Observer, ProgramEnd, ProgramExit, ProgramSpec, ProgramStarted, Tap};
+use os::clock::{Clock, SystemClock};
+use pty::{Observer, ProgramEnd, ProgramExit, ProgramSpec, ProgramStarted, Tap};
 
 /// How long the shell waits for the END to be stored. A commit takes a millisecond; this bounds a database that somebody
 /// else keeps locked.
@@ -48,7 +48,7 @@ impl RunResult {
 /// Puts the program in our place. Returns only if that fails.
 pub fn execute(mut launch: ProgramSpec, origin: &Origin) -> RunResult {
     origin.complete(&mut launch);
-    let error = origin.enter().err().unwrap_or_else(|| terminal::exec(&launch));
+    let error = origin.enter().err().unwrap_or_else(|| pty::exec(&launch));
     cannot_run(&launch, error.raw_os_error().unwrap_or(0), origin)
 }
 
@@ -56,7 +56,7 @@ pub fn execute(mut launch: ProgramSpec, origin: &Origin) -> RunResult {
 pub fn restart_without_id(command_line: Vec<OsString>) {
     let mut args = command_line.into_iter();
     let (Some(arg0), Ok(program)) = (args.next(), std::env::current_exe()) else { return };
-    let error = terminal::exec(&ProgramSpec {
+    let error = pty::exec(&ProgramSpec {
         program: program.into_os_string(),
         arg0,
         args: args.collect(),
@@ -73,7 +73,7 @@ pub fn wrap(
     companion: Option<Companion>,
     origin: &Origin,
 ) -> (RunResult, Summary) {
-    wrap_on(launch, plan, companion, origin, terminal::run)
+    wrap_on(launch, plan, companion, origin, pty::run)
 }
 
 /// The same by another way of running it: a background host has a front end of its own.
@@ -147,7 +147,7 @@ impl Observer for TrackerStarter {
 
 fn cannot_run(launch: &ProgramSpec, errno: i32, origin: &Origin) -> RunResult {
     let name = launch.program.to_string_lossy();
-    let sought = !terminal::is_path(&launch.program);
+    let sought = !pty::is_path(&launch.program);
     // execvp reports EACCES for a folder on PATH that may not be searched. To a shell, and so here, such a folder is empty.
     let on_path = || shim::is_on_path(&name, &|name| origin.var(name), origin.other_folder());
     let unseen = errno == libc::EACCES && sought && !on_path();

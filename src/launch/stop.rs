@@ -15,10 +15,10 @@ use crate::remote::protocol::{FromHost, StopAnswer, StopRequest, ToHost};
 use crate::remote::{Connection, RemoteError, address};
 use crate::store::{Realm, RunRow, Store};
 use crate::track;
-use system::clock::{Clock, SystemClock};
-use terminal::process::tree::{self, Excluded, Tree};
-use terminal::process::{Processes, SystemProcesses};
-use wire::{Pid, ProcessId};
+use os::clock::{Clock, SystemClock};
+use pty::process::tree::{self, Excluded, Tree};
+use pty::process::{Processes, SystemProcesses};
+use types::{Pid, ProcessId};
 
 /// How long the agent has by default. Claude was measured at 2.6 s while it streams.
 pub const GRACE: Duration = Duration::from_secs(10);
@@ -86,7 +86,7 @@ pub fn stop(home: &Home, run: &RunRow, agent: &str, grace: Duration) -> Result<V
         Answer::Stopped(_) | Answer::Ended | Answer::None => {}
     }
     let Some(mut tree) = seen else { return Err(CannotStop::Elsewhere) };
-    terminal::ask_to_end(run.wrapper, grace);
+    pty::ask_to_end(run.wrapper, grace);
     tree::signal(run.wrapper, &SystemProcesses, tree::CONTINUE);
     let wrapper_gone = gone_within(run.wrapper, grace + CLOSING);
     if !wrapper_gone {
@@ -170,7 +170,7 @@ mod tests {
     use crate::remote::frames::{Frame, Frames};
     use crate::remote::protocol::Welcome;
     use crate::store::Surroundings;
-    use wire::{Ids, RandomIds, StartTime, Timestamp};
+    use types::{Ids, RandomIds, StartTime, Timestamp};
 
     fn shell(script: &str) -> Child {
         let mut child = Command::new("sh").args(["-c", script]).stdout(Stdio::piped()).spawn().unwrap();

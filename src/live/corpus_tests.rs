@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use super::{Sources, decide};
 use crate::agent::live::{Published, PublishedStatus, ScreenReading, Shown, TurnKind, TurnMark};
 use crate::registry;
-use terminal::screen::{CellRange, ScreenView};
-use wire::{Activity, Timestamp};
+use pty::screen::{CellRange, ScreenView};
+use types::{Activity, Timestamp};
 
 /// A recorded screen, and what it must be read as.
 struct Recorded {

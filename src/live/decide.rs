@@ -14,7 +14,7 @@
 //! - **Silence** proves nothing: an agent may think, wait for its API or run a tool for as long as it likes.
 
 use crate::agent::live::{Published, PublishedStatus, ScreenReading, Shown, TurnKind, TurnMark};
-use wire::{Activity, LiveState, StateSource, Timestamp};
+use types::{Activity, LiveState, StateSource, Timestamp};
 
 /// What is known of a session, each from its own source.
 #[derive(Clone, Debug, Default)]

@@ -20,7 +20,7 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use crate::agent::live::{TurnKind, TurnMark};
-use wire::{Activity, LiveState, Moment, RunId, StateSource, Timestamp};
+use types::{Activity, LiveState, Moment, RunId, StateSource, Timestamp};
 
 /// Moments that are kept. A client that comes back after more of them has missed the oldest ones.
 const KEPT: usize = 1000;

@@ -3,7 +3,7 @@
 use super::*;
 use Activity::{Dialog, Idle, NeedsInput, Starting, Unknown, Working};
 use StateSource::{Registry, Screen};
-use wire::{Ids, RandomIds};
+use types::{Ids, RandomIds};
 
 const START: Timestamp = Timestamp(1_768_135_000_000);
 

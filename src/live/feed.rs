@@ -10,7 +10,7 @@ use super::Turns;
 use super::events::EventLog;
 use crate::agent::Agent;
 use crate::agent::live::TurnMark;
-use wire::Timestamp;
+use types::Timestamp;
 
 /// A mark this much older than the look before may still be of that time: agents date a line before they write it.
 const LATE: Duration = Duration::from_secs(2);
@@ -85,7 +85,7 @@ mod tests {
 
     use super::*;
     use crate::agent::claude::Claude;
-    use wire::Moment;
+    use types::Moment;
 
     fn line(kind: &str, second: i64) -> String {
         let at = Timestamp(1_768_135_000_000 + second * 1000);

@@ -6,8 +6,8 @@ use std::path::Path;
 use super::{Sources, Turns, decide};
 use crate::agent::live::TurnMark;
 use crate::agent::{Agent, Var};
-use terminal::process::Processes;
-use wire::{Activity, AgentSessionId, LiveState, Pid, StateSource, Timestamp};
+use pty::process::Processes;
+use types::{Activity, AgentSessionId, LiveState, Pid, StateSource, Timestamp};
 
 /// A running session without a host.
 #[derive(Clone, Copy, Debug)]
@@ -81,7 +81,7 @@ mod tests {
 
     use super::*;
     use crate::agent::claude::Claude;
-    use wire::StartTime;
+    use types::StartTime;
 
     struct Only(Pid);
 

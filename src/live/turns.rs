@@ -12,7 +12,7 @@ use crate::agent::live::TurnMark;
 use crate::meter::form::{Followed, Form};
 use crate::meter::line::{Harvest, Lines, Unreadable};
 use crate::meter::tail::Restart;
-use system::file::{FileId, is_absent};
+use os::file::{FileId, is_absent};
 
 /// How much of a file's end is read at first. Why 256 KiB: a prompt, its tool calls and its answer fit; where a single tool's
 /// result does not, the turn it belongs to is found as soon as anything is added.

@@ -4,8 +4,8 @@ use super::events::EventLog;
 use super::files::state_by;
 use super::{TurnFeed, UnhostedSession};
 use crate::agent::{Agent, Var};
-use terminal::process::Processes;
-use wire::{LiveState, Timestamp};
+use pty::process::Processes;
+use types::{LiveState, Timestamp};
 
 /// Follows a session by what its agent publishes and by the file of its conversation.
 #[derive(Debug)]

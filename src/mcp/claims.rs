@@ -6,8 +6,8 @@
 use sha2::{Digest, Sha256};
 
 use crate::store::{self, Claim, NewRequest, Realm, Store};
-use wire::hex::hex;
-use wire::{ProcessId, SessionId, Timestamp};
+use types::hex::hex;
+use types::{ProcessId, SessionId, Timestamp};
 
 /// The kind of request in the store; each kind has keys of its own.
 const KIND: &str = "start";

@@ -9,7 +9,7 @@ use crate::report::conversation::ConversationError;
 use crate::report::find::FindError;
 use crate::report::wait::WaitError;
 use crate::store;
-use wire::spelled;
+use types::spelled;
 
 spelled!(
     /// Why a tool refused or failed. Callers decide by it, so a code keeps its meaning.

@@ -12,7 +12,7 @@ use super::error::ToolError;
 use super::scope::Scope;
 use super::tools::LiveRun;
 use crate::remote::protocol::{Dialog, SendAnswer};
-use wire::{LiveState, Moment, SessionRecord};
+use types::{LiveState, Moment, SessionRecord};
 
 /// A tool's arguments: `$(#[doc])* Name { fields }`. An argument that is not known is refused, so that nobody believes it did
 /// something.

@@ -22,8 +22,8 @@ use crate::remote::{Connection, RemoteError};
 use crate::report::live_target::LiveTarget;
 use crate::report::wait::{WaitError, WaitFor, Waited, wait};
 use crate::store::Store;
-use system::clock::{Clock, SystemClock};
-use wire::{LiveState, RunId, SessionId};
+use os::clock::{Clock, SystemClock};
+use types::{LiveState, RunId, SessionId};
 
 /// A launcher answers once its agent runs and the session is in the store: milliseconds, and up to 30 s where that is locked. One
 /// that takes longer hangs.

@@ -30,12 +30,12 @@ use crate::home::Home;
 use crate::launch::{Origin, settings};
 use crate::log;
 use live::HostedSessions;
+use pty::process::SystemProcesses;
 pub use scope::Scope;
 use server::SessionServer;
-use terminal::process::SystemProcesses;
 use tools::{Surroundings, Tools};
 use transport::ClientMessages;
-use wire::Pid;
+use types::Pid;
 
 /// How the user starts the server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::scope::active_below;
 use crate::store::{self, CLAIMED, NewRequest, PLACE, Realm, RequestRow, Store, View};
-use terminal::process::Processes;
-use wire::{ProcessId, SessionId, Timestamp};
+use pty::process::Processes;
+use types::{ProcessId, SessionId, Timestamp};
 
 /// A launcher answers within less. A place that is older, without a session, is one whose server was stopped in between.
 const START_TAKES: Duration = Duration::from_mins(2);
@@ -45,7 +45,7 @@ impl Place {
         now: Timestamp,
     ) -> Result<Result<Self, NoPlace>, store::Error> {
         let content = starter.top.map_or(String::new(), |(_, id)| id.to_string());
-        let key = session.unwrap_or_else(|| wire::Ids::session(&wire::RandomIds)).to_string();
+        let key = session.unwrap_or_else(|| types::Ids::session(&types::RandomIds)).to_string();
         let realm = Realm::here();
         store.write(|tx| {
             let mut running = starter.top.map_or(Ok(0), |(n, _)| active_below(tx, n))?;

@@ -19,8 +19,8 @@ use crate::report::explain::Explanation;
 use crate::report::question::asks;
 use crate::session::record::records;
 use crate::store::{Filter, SessionRow, Show};
-use system::clock::{Clock, SystemClock};
-use wire::{LiveState, SessionId, Status};
+use os::clock::{Clock, SystemClock};
+use types::{LiveState, SessionId, Status};
 
 /// What an answer may hold, in characters of JSON.
 const DEFAULT_CHARS: u32 = 2_000;

@@ -15,8 +15,8 @@ use crate::launch::is_shared_daemon;
 use crate::project;
 use crate::session::lineage::Lineage;
 use crate::store::{self, Realm, SessionRow, View};
-use terminal::process::Processes;
-use wire::{Pid, RunId, SessionId};
+use pty::process::Processes;
+use types::{Pid, RunId, SessionId};
 
 // The default is the project: an orchestrator sees its colleagues in the same folder, and an agent with an injected prompt learns
 // nothing about other projects.

@@ -15,7 +15,7 @@ use crate::remote::send::Recipient;
 use crate::report::live_target::LiveTarget;
 use crate::report::wait::WaitFor;
 use crate::store::SessionRow;
-use wire::{Moment, ProcessId};
+use types::{Moment, ProcessId};
 
 /// How long a message may take to be proved delivered.
 const SEND_TIMEOUT_MS: u64 = 20_000;
@@ -158,7 +158,7 @@ impl Tools {
 
     fn ask_to_end(&self, wrapper: ProcessId, grace_ms: u64) -> Vec<String> {
         let grace = Duration::from_millis(grace_ms);
-        terminal::ask_to_end(wrapper, grace);
+        pty::ask_to_end(wrapper, grace);
         let deadline = Instant::now() + grace + FORCE_TIMEOUT;
         while self.given.processes.alive(wrapper) && Instant::now() < deadline {
             std::thread::sleep(Duration::from_millis(20));

@@ -18,8 +18,8 @@ use crate::agent::Agent;
 use crate::launch::resume::Resumable;
 use crate::registry;
 use crate::store::{SessionRow, View};
-use system::clock::{Clock, SystemClock};
-use wire::{Ids, ProcessId, RandomIds, SessionId, StartTime, Timestamp};
+use os::clock::{Clock, SystemClock};
+use types::{Ids, ProcessId, RandomIds, SessionId, StartTime, Timestamp};
 
 /// How long a repeated call waits for the session that the first call is starting.
 const APPEARS_WITHIN: Duration = Duration::from_secs(20);

@@ -23,8 +23,8 @@ use crate::report::live_target::LiveTarget;
 use crate::report::open::OpenStore;
 use crate::session::lookup::{Foreign, Found, LookupError};
 use crate::store::{self, SessionRow, View};
-use terminal::process::Processes;
-use wire::{ProcessId, RunId, SessionId};
+use pty::process::Processes;
+use types::{ProcessId, RunId, SessionId};
 
 /// How often sessions are ended whose wrapper has vanished.
 const CATCH_UP: Duration = Duration::from_secs(5);
@@ -37,7 +37,7 @@ pub struct Surroundings {
     pub scope: Scope,
     pub config: McpConfig,
     /// This process, by which the caller is found.
-    pub server: wire::Pid,
+    pub server: types::Pid,
     pub processes: Box<dyn Processes>,
     pub live: Box<dyn LiveSessions>,
 }

@@ -23,8 +23,8 @@ use crate::report::wait::{WaitError, WaitFor, Waited};
 use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart};
 use crate::session::state::Ending;
 use crate::store::{NewRun, Realm, Store, Workspace};
-use terminal::process::SystemProcesses;
-use wire::{
+use pty::process::SystemProcesses;
+use types::{
     Activity, AgentSessionId, Delivery, EvidenceKind, Ids, LiveState, Moment, Pid, RandomIds, StartTime,
     Timestamp,
 };
@@ -365,7 +365,7 @@ fn a_key_whose_launcher_was_killed_before_the_start_starts_its_session_later() {
         serde_json::from_value::<forms::StartSession>(json!({"agent": "claude", "idempotency_key": "k2"}))
             .unwrap()
     );
-    let before = Timestamp(system::clock::Clock::now(&system::clock::SystemClock).0 - 120_000);
+    let before = Timestamp(os::clock::Clock::now(&os::clock::SystemClock).0 - 120_000);
     let server = ProcessId { pid: SERVER, start: StartTime(0) };
     let mut store = Store::open(&bench.tools.given.home, before).unwrap();
     claims::claim(&mut store, "k2", &request, chosen, server, before).unwrap();
@@ -452,16 +452,16 @@ fn number_of_sessions_is_limited_over_all_servers() {
         run.map_or_else(|error: store::Error| panic!("{error}"), |run| run.unwrap().id)
     };
     let (first, second) = (run(&mut store, first), run(&mut store, second));
-    let clear = lifecycle::Transition { kind: wire::TransitionKind::Clear, binding: None, workspace: None };
+    let clear = lifecycle::Transition { kind: types::TransitionKind::Clear, binding: None, workspace: None };
     store.write(|tx| lifecycle::transition(tx, at, &RandomIds, first, &clear)).unwrap();
-    let how = Ending { reason: wire::EndReason::Stopped, exit: None };
+    let how = Ending { reason: types::EndReason::Stopped, exit: None };
     store.write(|tx| lifecycle::end(tx, at, second, how)).unwrap();
     let again = |server| call(server, "start_session", json!({"agent": "claude"})).map(drop);
     assert_eq!(again(&servers[1]), Ok(()));
     assert_eq!(again(&servers[0]).unwrap_err().code, ErrorCode::TooManySessions);
     // A start that is refused takes no place.
     store
-        .write(|tx| lifecycle::end(tx, at, first, Ending { reason: wire::EndReason::Stopped, exit: None }))
+        .write(|tx| lifecycle::end(tx, at, first, Ending { reason: types::EndReason::Stopped, exit: None }))
         .unwrap();
     bench.hosts.refuses.store(true, Ordering::SeqCst);
     assert_eq!(again(&servers[0]).unwrap_err().code, ErrorCode::StartFailed);
@@ -655,7 +655,7 @@ fn ending_a_session_twice_is_no_error() {
     assert_eq!((&ended["ended"], &ended["already"]), (&json!(true), &json!(false)));
     let mut store = Store::open(&bench.tools.given.home, Timestamp(0)).unwrap();
     let at = Timestamp::parse("2026-11-17T10:00:05Z").unwrap();
-    let how = Ending { reason: wire::EndReason::Stopped, exit: None };
+    let how = Ending { reason: types::EndReason::Stopped, exit: None };
     store.write(|tx| lifecycle::end(tx, at, run, how)).unwrap();
     let ended = bench.call("end_session", json!({"session": "helper"})).unwrap();
     assert_eq!((&ended["ended"], &ended["already"]), (&json!(true), &json!(true)));

@@ -14,9 +14,9 @@ use serde_json::value::RawValue;
 
 use super::line::{Harvest, Lines};
 use super::tail::{Batch, LongLineTurn, Position, Restart, Source, hash_on, take_line};
-use system::clock::{Clock, SystemClock};
-use system::file::is_settled;
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use os::file::is_settled;
+use types::Timestamp;
 
 /// A longer document is counted as unreadable. Why 64 MiB: the agents that write such files parse and rewrite all of it with
 /// every message, and are slow long before. It also bounds the number of small records.

@@ -1,8 +1,8 @@
 use std::cell::RefCell;
 
 use super::super::line::Unreadable;
-use prices::tier::Tier;
-use wire::Tokens;
+use pricing::tier::Tier;
+use types::Tokens;
 
 use super::super::record::{Fact, Record, Usage};
 use super::super::tail::FileId;

@@ -15,7 +15,7 @@ use super::document::Document;
 use super::line::Lines;
 use super::rows::{RowSource, RowStatus, RowTail, Rows};
 use super::tail::{Batch, LongLineTurn, Position, Source, Tail};
-use system::file::{FileId, open_regular};
+use os::file::{FileId, open_regular};
 
 /// How a conversation is written.
 #[derive(Clone, Copy, Debug, Default)]

@@ -4,8 +4,8 @@
 use super::quota::QuotaReport;
 use super::record::Record;
 use super::title::Title;
-use wire::AgentSessionId;
-use wire::Timestamp;
+use types::AgentSessionId;
+use types::Timestamp;
 
 /// The meaning of an agent's lines. Lines come in the order of the conversation, each whole and without its newline.
 pub trait Lines {

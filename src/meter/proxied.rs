@@ -1,7 +1,7 @@
 //! A call as the proxy saw it, ready to be stored.
 
 use serde::{Deserialize, Serialize};
-use wire::{AgentSessionId, Billing, CallKind, RunId, Timestamp};
+use types::{AgentSessionId, Billing, CallKind, RunId, Timestamp};
 
 use super::record::{ApiError, Usage};
 

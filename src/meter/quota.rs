@@ -1,7 +1,7 @@
 //! A limit of an agent's API, as the API reported it.
 
-use wire::event::Source;
-use wire::{Timestamp, Utilization};
+use types::event::Source;
+use types::{Timestamp, Utilization};
 
 /// How much of a limit is used. When it was so is known beside it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -2,9 +2,9 @@
 //!
 //! These are facts as the agent states them, before anyone decides which session owns them.
 
-use prices::tier::Tier;
+use pricing::tier::Tier;
 use serde::{Deserialize, Serialize};
-use wire::{MAX_COUNT, Timestamp, Tokens, ToolKind};
+use types::{MAX_COUNT, Timestamp, Tokens, ToolKind};
 
 /// The longest key; the agents' own have some forty characters.
 pub const LONGEST_KEY: usize = 512;
@@ -38,7 +38,7 @@ impl Record {
     }
 
     /// Of a model or tool that is named by its file (as servers of local models do) the last part stays, behind a mark: it is for this
-    /// machine alone, and what is sent is no name with such a mark ([`wire::plain`]).
+    /// machine alone, and what is sent is no name with such a mark ([`types::plain`]).
     pub fn strip_paths(&mut self) {
         let name = match &mut self.fact {
             Fact::Usage(usage) => &mut usage.model,
@@ -48,7 +48,8 @@ impl Record {
         let of_a_drive = || name.len() > 2 && name.is_char_boundary(1) && name[1..].starts_with(":\\");
         if name.starts_with(['/', '~', '\\']) || name.starts_with("file:") || of_a_drive() {
             let part = name.split(['/', '\\']).rfind(|part| !part.is_empty()).unwrap_or_default();
-            *name = if part.is_empty() { String::new() } else { format!("{}{part}", wire::plain::FILE_MARK) };
+            *name =
+                if part.is_empty() { String::new() } else { format!("{}{part}", types::plain::FILE_MARK) };
         }
     }
 }
@@ -138,8 +139,8 @@ mod tests {
             record.strip_paths();
             let Fact::Usage(usage) = record.fact else { panic!() };
             assert_eq!(usage.model, kept, "{name}");
-            let is_path = kept.starts_with(wire::plain::FILE_MARK);
-            assert!(!is_path || wire::plain::model(kept) == "other", "no file's name is sent");
+            let is_path = kept.starts_with(types::plain::FILE_MARK);
+            assert!(!is_path || types::plain::model(kept) == "other", "no file's name is sent");
         }
     }
 

@@ -12,7 +12,7 @@ use std::path::Path;
 
 use super::line::Lines;
 use super::tail::{Batch, Position, Restart, hash_on, take_line};
-use system::file::FileId;
+use os::file::FileId;
 
 /// What is read, and committed, at once: as much as of a file of lines.
 const CHUNK: usize = 256 * 1024;

@@ -14,7 +14,7 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
 use super::line::{Harvest, Lines};
 use super::record::Record;
-pub use system::file::FileId;
+pub use os::file::FileId;
 
 /// Bytes read, and committed, at once. Why 256 KiB: some hundred lines, well above the cost of a commit, and little beside a
 /// process' memory.

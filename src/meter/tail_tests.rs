@@ -3,7 +3,7 @@ use std::cell::{Cell, RefCell};
 use super::*;
 use crate::meter::line::Unreadable;
 use crate::meter::record::{Fact, LONGEST_KEY, Record};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// Keeps every line; one that begins with `!` is unreadable. Its state is the number of lines read.
 #[derive(Debug, Default)]

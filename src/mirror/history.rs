@@ -25,7 +25,7 @@ use crate::scan::{Days, ForeignSession, ForeignSessions, Scanner};
 use backend::dashboard::{History, HistoryState};
 use backend::sqlite::Sqlite;
 use backend::storage::Reader;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// How long what was read is good. An unchanged tree is looked through in some milliseconds; this is for pages that are asked
 /// for one after the other.
@@ -82,7 +82,7 @@ impl HistoryMirror {
             folder: self.wrapped.home.scans(),
             agents: registry::AGENTS,
             var,
-            days: Days::of(system::zone::local()),
+            days: Days::of(os::zone::local()),
             prices: &prices,
             watch: None,
         };
@@ -273,7 +273,7 @@ mod tests {
 
     use super::*;
     use crate::store::CallSums;
-    use wire::{AgentSessionId, Timestamp};
+    use types::{AgentSessionId, Timestamp};
 
     fn conversation(name: &str, calls: i64, tokens: i64) -> ForeignSession {
         ForeignSession {

@@ -13,8 +13,8 @@ use crate::launch::Origin;
 use crate::report::title;
 use crate::scan::{self, ListedFile};
 use crate::session::lookup::Foreign;
-use system::file::is_settled;
-use wire::{AgentSessionId, Timestamp};
+use os::file::is_settled;
+use types::{AgentSessionId, Timestamp};
 
 /// So many files are looked at, the newest. Nobody pages through more.
 const MOST: usize = 2000;

@@ -40,7 +40,7 @@ impl Bar {
             return;
         }
         if !self.drawn.replace(true) {
-            terminal::clear_line_on_interrupt();
+            pty::clear_line_on_interrupt();
         }
         // The cursor stays at the beginning: whatever is written next overwrites the bar.
         let _ = write!(stderr(), "{}\x1b[K\r", line(self.what, self.number, done, of, columns()));
@@ -50,7 +50,7 @@ impl Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         if self.drawn.get() {
-            terminal::interrupt_as_ever();
+            pty::interrupt_as_ever();
             let _ = write!(stderr(), "\x1b[K");
         }
     }

@@ -8,8 +8,8 @@ use crate::agent::VendorApi;
 use crate::config::Config;
 use crate::home::{Home, own_var};
 use crate::registry;
-use system::file::{create_private, text_at_most};
-use wire::Ids;
+use os::file::{create_private, text_at_most};
+use types::Ids;
 
 const MAX_TOKEN: u64 = 4096;
 
@@ -103,7 +103,7 @@ pub fn settings(
 mod tests {
     use super::*;
     use std::os::unix::fs::PermissionsExt;
-    use wire::RandomIds;
+    use types::RandomIds;
 
     #[test]
     fn a_token_is_made_once_and_is_the_owners_alone() {

@@ -45,7 +45,7 @@ impl Companion {
     pub fn start(self) -> CompanionThread {
         let problem = Arc::<Mutex<Option<String>>>::default();
         let reported = Arc::clone(&problem);
-        let thread = terminal::without_signals(|| {
+        let thread = pty::without_signals(|| {
             std::thread::Builder::new().name("proxy".into()).spawn(move || self.stay(&reported))
         });
         if let Err(error) = thread {

@@ -9,7 +9,7 @@ use super::served::counted_under;
 use super::settings::ProxySettings;
 use crate::budget::{BudgetGate, Caller};
 use crate::registry;
-use wire::PicoDollars;
+use types::PicoDollars;
 
 /// The gate of a proxy. Without an enforced budget it looks at nothing but the settings.
 pub(super) fn of(settings: &ProxySettings) -> BudgetGate {

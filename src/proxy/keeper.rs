@@ -17,9 +17,9 @@ use super::settings::ProxySettings;
 use super::users::Users;
 use super::{KEEPER, WORKER, handed_over, listeners, ourselves};
 use crate::log;
-use system::clock::{Clock, SystemClock};
-use terminal::process::{Processes, SystemProcesses, tree};
-use wire::{Pid, ProcessId};
+use os::clock::{Clock, SystemClock};
+use pty::process::{Processes, SystemProcesses, tree};
+use types::{Pid, ProcessId};
 
 /// How often users are looked for once the wrapper has gone. An agent's daemon may take a moment to start its successor, so
 /// two looks in a row must find nobody.
@@ -49,7 +49,7 @@ pub(super) fn start(listener: &TcpListener, settings: &ProxySettings) -> io::Res
     for name in &settings.leading {
         command.env_remove(name);
     }
-    terminal::spawn_detached_with(&mut command, far.into(), listener.as_fd().try_clone_to_owned()?)?;
+    pty::spawn_detached_with(&mut command, far.into(), listener.as_fd().try_clone_to_owned()?)?;
     Ok(near)
 }
 

@@ -26,10 +26,10 @@ use crate::session::journal::{self, CallJournal};
 use crate::session::proxied::{self, Fate};
 use crate::session::{publish, quota};
 use crate::store::{Evidence, EvidenceVerdict, Store, Tx};
-use system::clock::{Clock, SystemClock};
-use terminal::process::{Processes, SystemProcesses};
-use wire::event::Source;
-use wire::{AgentSessionId, CallKind, Pid, RandomIds, RunId, SessionId, Timestamp, Utilization};
+use os::clock::{Clock, SystemClock};
+use pty::process::{Processes, SystemProcesses};
+use types::event::Source;
+use types::{AgentSessionId, CallKind, Pid, RandomIds, RunId, SessionId, Timestamp, Utilization};
 
 /// Calls on their way to the thread. Each may hold its request's body until it has been looked at.
 const QUEUE: usize = 256;
@@ -552,7 +552,7 @@ fn note(
 mod tests {
     use super::*;
     use relay::{Api, Metered, Request};
-    use wire::Tokens;
+    use types::Tokens;
 
     fn ended(status: Option<u16>, end: CallEnd, metered: Metered) -> ProxiedCall {
         let call = call(Transport::Http, status, end, metered);
@@ -569,7 +569,7 @@ mod tests {
             path: "/v1/messages".into(),
             headers: relay_headers(),
             api: Some(Api::Messages),
-            billing: Some(wire::Billing::Api),
+            billing: Some(types::Billing::Api),
             body: None,
         };
         Call {

@@ -15,9 +15,9 @@ use sha2::{Digest, Sha256};
 use super::settings::ProxySettings;
 use crate::home::Home;
 use crate::store::Realm;
-use system::file::{create_private, entries, read_at_most};
-use terminal::process::Processes;
-use wire::{Pid, ProcessId, RunId, StartTime, Timestamp};
+use os::file::{create_private, entries, read_at_most};
+use pty::process::Processes;
+use types::{Pid, ProcessId, RunId, StartTime, Timestamp};
 
 const MAX_BYTES: u64 = 64 << 10;
 /// Of a secret ([`super::settings::new_secret`]).
@@ -181,8 +181,8 @@ fn hash(secret: &str) -> String {
 mod tests {
     use super::*;
     use crate::proxy::settings::RouteSettings;
+    use pty::process::SystemProcesses;
     use std::os::unix::fs::PermissionsExt;
-    use terminal::process::SystemProcesses;
 
     const SECRET: &str = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef";
 

@@ -15,7 +15,7 @@ use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart};
 use crate::session::state::Ending;
 use crate::session::{Error, proxied};
 use crate::store::{Evidence, EvidenceVerdict, Exit, NewRun, Realm, Store, Tx, Workspace};
-use wire::{AgentSessionId, EvidenceKind, Ids, ProcessId, RandomIds, RunId, SessionId, Timestamp};
+use types::{AgentSessionId, EvidenceKind, Ids, ProcessId, RandomIds, RunId, SessionId, Timestamp};
 
 /// How long a call waits for a wrapper to bind its conversation. Wrappers take a second, on a busy machine some.
 const WRAPPER_TAKES: Duration = Duration::from_secs(10);

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::config::proxy::{AgentProxy, AuthSource, header_of};
 use crate::home::Home;
-use wire::{Ids, RunId};
+use types::{Ids, RunId};
 
 /// A line of this length is not one of ours.
 const MAX_LINE: u64 = 1 << 20;
@@ -154,7 +154,7 @@ pub fn route_auth(
 mod tests {
     use super::*;
     use crate::config::delivery::Secret;
-    use wire::RandomIds;
+    use types::RandomIds;
 
     fn settings() -> ProxySettings {
         ProxySettings {

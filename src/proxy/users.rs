@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use crate::detached::is_detached;
-use system::file::read_at_most;
-use terminal::process::Processes;
-use wire::ProcessId;
+use os::file::read_at_most;
+use pty::process::Processes;
+use types::ProcessId;
 
 const MAX_TABLE: u64 = 64 << 20;
 
@@ -54,7 +54,7 @@ fn has_connection(table: &str, port: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use terminal::process::SystemProcesses;
+    use pty::process::SystemProcesses;
 
     #[test]
     fn connections_are_found_by_their_port() {

@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
 use crate::home::Home;
-use system::file::{create_private, entries};
-use wire::RunId;
+use os::file::{create_private, entries};
+use types::RunId;
 
 /// The file name of a run's socket in [`Home::run`].
 fn file_name(run: RunId) -> String {
@@ -69,8 +69,8 @@ pub fn connect(home: &Home, run: RunId) -> io::Result<UnixStream> {
 
 /// Refuses another user's process at the other end of a socket.
 pub fn check_peer(stream: &UnixStream) -> io::Result<()> {
-    let peer = terminal::peer_user(stream)?;
-    if peer == terminal::own_user() {
+    let peer = pty::peer_user(stream)?;
+    if peer == pty::own_user() {
         Ok(())
     } else {
         Err(io::Error::new(io::ErrorKind::PermissionDenied, "the other side belongs to another user"))

@@ -6,7 +6,7 @@ use super::client::{Connection, RemoteError};
 use super::protocol::{AnswerRequest, FromHost, SendAnswer, ToHost};
 use super::send::{Recipient, unknown};
 use crate::home::Home;
-use wire::Timestamp;
+use types::Timestamp;
 
 /// What a host may take: the screen comes to rest, and then the agent takes the choice.
 const SEEN_THROUGH: Duration = Duration::from_secs(15);
@@ -45,7 +45,7 @@ mod tests {
     use crate::remote::address::bind;
     use crate::remote::frames::{Frame, Frames};
     use crate::remote::protocol::{SendAnswer, Welcome};
-    use wire::{Delivery, RunId, SessionId};
+    use types::{Delivery, RunId, SessionId};
 
     /// Asks a host that welcomes with this, answers one question with that, and ends the connection.
     fn ask(welcome: Welcome, answers: Option<FromHost>) -> Result<SendAnswer, RemoteError> {

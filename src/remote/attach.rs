@@ -5,7 +5,7 @@
 //! is bounded: nothing is read from the host while the terminal has not taken what came before, and no key while the host has
 //! not. The host disconnects a viewer that does not keep up.
 //!
-//! Once the first screen is painted the terminal is lent to a host that takes it (`terminal::lent`): that one reads the keys and
+//! Once the first screen is painted the terminal is lent to a host that takes it (`pty::lent`): that one reads the keys and
 //! writes the output, and this process keeps the terminal's settings, its size and its signals.
 
 use std::io::{self, Read, Write};
@@ -13,12 +13,12 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use terminal::chord::{Chord, ChordFinder};
-use terminal::lent::SEQUENCE_TIMEOUT;
-use terminal::modes::Modes;
-use terminal::screen::KEY_FRAME_LIMIT;
-use terminal::viewer::{Interest, ViewerEvent};
-use terminal::{Input, PtySize, Viewer};
+use pty::chord::{Chord, ChordFinder};
+use pty::lent::SEQUENCE_TIMEOUT;
+use pty::modes::Modes;
+use pty::screen::KEY_FRAME_LIMIT;
+use pty::viewer::{Interest, ViewerEvent};
+use pty::{Input, PtySize, Viewer};
 
 use super::client::{Connection, RemoteError};
 use super::descriptors;
@@ -52,7 +52,7 @@ pub enum Outcome {
 
 /// What asks for an attachment of this process's terminal, as [`Connection::open_saying`] says it.
 pub fn request(read_only: bool) -> io::Result<Attach> {
-    Ok(Attach { size: size_of(terminal::size_of_stdout()?), read_only })
+    Ok(Attach { size: size_of(pty::size_of_stdout()?), read_only })
 }
 
 /// Attaches this process's terminal to a host that was sent the request. An error means that nothing was attached:

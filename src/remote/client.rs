@@ -9,7 +9,7 @@ use super::address;
 use super::frames::{Frame, FrameError, Frames};
 use super::protocol::{FromHost, Hello, Refused, ScreenText, ToHost, VERSION, Welcome};
 use crate::home::Home;
-use wire::{LiveState, RunId};
+use types::{LiveState, RunId};
 
 /// How long a host may take to answer what needs no waiting. It answers from memory; this bounds one that is stopped or swapped
 /// out.

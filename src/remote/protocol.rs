@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::dialog::Choice;
 
-use wire::{Activity, Delivery, LiveState, Moment, SessionId};
+use types::{Activity, Delivery, LiveState, Moment, SessionId};
 
 /// Raised when a frame changes its meaning. Both sides name theirs; a client speaks the older of the two.
 pub const VERSION: u32 = 1;

@@ -12,8 +12,8 @@ use super::text::{self, TextError};
 use crate::home::Home;
 use crate::live::events::Cursor;
 use crate::store::{self, Claim, NewRequest, Realm, RequestRow, Store, View};
-use terminal::process::{Processes, SystemProcesses};
-use wire::{Delivery, Pid, ProcessId, RunId, SessionId, StartTime, Timestamp};
+use pty::process::{Processes, SystemProcesses};
+use types::{Delivery, Pid, ProcessId, RunId, SessionId, StartTime, Timestamp};
 
 /// The kind of these requests in the store.
 const KIND: &str = "send";
@@ -208,7 +208,7 @@ fn this_process() -> ProcessId {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Ids, RandomIds};
+    use types::{Ids, RandomIds};
 
     const NOW: Timestamp = Timestamp(1_768_135_000_000);
 

@@ -52,7 +52,7 @@ fn name(control: char) -> String {
 /// A fingerprint of a text under an idempotency key. The text itself is kept nowhere.
 pub fn fingerprint(text: &str) -> String {
     use sha2::{Digest, Sha256};
-    wire::hex::hex(&Sha256::digest(text.as_bytes()))
+    types::hex::hex(&Sha256::digest(text.as_bytes()))
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::store::{self, BilledCalls, Seen, SessionRow, View};
-use wire::{CallKind, PicoDollars, Sums};
+use types::{CallKind, PicoDollars, Sums};
 
 /// The bill of a session that went through the proxy, at least in part.
 #[derive(Clone, Debug, PartialEq, Serialize)]

@@ -8,7 +8,7 @@ use serde::Serialize;
 use crate::budget::{Budget, Kind, Level, Only, Per, Standing, Subject, standing, standings};
 use crate::registry;
 use crate::store::{self, Filter, SessionRow, Show, View};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// Every budget: those of the calendar once, those of sessions for each that runs.
 pub fn all(

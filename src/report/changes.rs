@@ -16,7 +16,7 @@ use super::wake::{Bell, Wake};
 use crate::home::Home;
 use crate::remote::protocol::{FromHost, ToHost, WaitRequest};
 use crate::remote::{Connection, RemoteError};
-use wire::{LiveState, RunId};
+use types::{LiveState, RunId};
 
 /// How long a host is asked to wait for a change; then it is asked again.
 const LONGEST: Duration = Duration::from_mins(10);
@@ -152,7 +152,7 @@ mod tests {
     use crate::remote::address;
     use crate::remote::frames::{Frame, Frames};
     use crate::remote::protocol::{WaitAnswer, Welcome};
-    use wire::{Activity, Timestamp};
+    use types::{Activity, Timestamp};
 
     fn state(is: Activity) -> LiveState {
         LiveState { is, since: Timestamp(5), why: String::new(), source: None }

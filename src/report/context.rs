@@ -13,7 +13,7 @@ pub struct ContextFill {
 impl ContextFill {
     pub fn of(view: &View<'_>, session: i64) -> Result<Option<Self>, store::Error> {
         let latest = view.last_context(session)?.filter(|(tokens, _)| *tokens > 0);
-        Ok(latest.map(|(tokens, model)| Self { tokens, percent: prices::window::filled(&model, tokens) }))
+        Ok(latest.map(|(tokens, model)| Self { tokens, percent: pricing::window::filled(&model, tokens) }))
     }
 
     /// `42 %` or `84.2k`.

@@ -17,7 +17,7 @@ use crate::session::lookup::Found;
 use crate::session::record::record;
 use crate::store::View;
 use human::shell;
-use wire::{Link, RunId, SessionRecord, Timestamp};
+use types::{Link, RunId, SessionRecord, Timestamp};
 
 /// Where the next page begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ use crate::session::lookup::Foreign;
 use crate::session::record::record;
 use crate::session::runaway::{Runaway, runaway_of};
 use crate::store::{self, LIMIT_EVIDENCE, SessionRow, View};
-use wire::{EndReason, PicoDollars, SessionId, SessionRecord, Timestamp};
+use types::{EndReason, PicoDollars, SessionId, SessionRecord, Timestamp};
 
 /// The host notes a limit beside the end of its session: the grace, and what a slow store takes.
 const LIMIT_ENDS: Duration = Duration::from_mins(5);
@@ -255,7 +255,7 @@ mod tests {
     use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::tests::{World, binding, usage};
     use crate::store::FileId;
-    use wire::RunId;
+    use types::RunId;
 
     #[test]
     fn a_session_has_the_sum_of_all_that_it_started_at_any_depth() {

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use crate::session::record::record;
 use crate::store::{self, Evidence, SessionRow, View};
-use wire::{AgentSessionId, Correlation, RunId, SessionId, StartReason, Timestamp};
+use types::{AgentSessionId, Correlation, RunId, SessionId, StartReason, Timestamp};
 
 /// The sources of what codemie itself did to the agent, as opposed to what it saw.
 const ADDITIONS: [&str; 2] = ["arguments", "environment"];

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::store::{CallSums, ReportedLimit, Spending};
-use wire::{PicoDollars, Timestamp, spelled};
+use types::{PicoDollars, Timestamp, spelled};
 
 const HOUR: i64 = 3_600_000;
 const QUARTER: i64 = HOUR / 4;

@@ -15,7 +15,7 @@ use crate::config::RunawayLimits;
 use crate::session::record::{open_time, records};
 use crate::session::runaway::{Runaway, runaway_of};
 use crate::store::{self, Filter, ListedSession, Sort, Store, View};
-use wire::{LiveState, SessionRecord, Status, Timestamp};
+use types::{LiveState, SessionRecord, Status, Timestamp};
 
 /// The first sessions that match, and how many more there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

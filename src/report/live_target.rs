@@ -3,7 +3,7 @@
 use crate::home::Home;
 use crate::remote::address;
 use crate::store::{self, RunRow, SessionRow, View};
-use wire::{RunId, SessionId};
+use types::{RunId, SessionId};
 
 /// A session and what goes on in it.
 #[derive(Clone, Debug)]
@@ -56,7 +56,7 @@ mod tests {
     use crate::session::lifecycle::{self, ConversationStart, Transition};
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::World;
-    use wire::{RandomIds, Timestamp, TransitionKind};
+    use types::{RandomIds, Timestamp, TransitionKind};
 
     #[test]
     fn a_session_that_its_run_has_left_leads_to_the_one_it_is_in_now() {

@@ -10,7 +10,7 @@ use crate::launch::{Origin, named_run, settings};
 use crate::log;
 use crate::store::{self, Store, View};
 use crate::track;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// Longer than a START takes on a loaded machine; a run of another home is not waited for longer.
 const START_TIMEOUT: Duration = Duration::from_millis(500);

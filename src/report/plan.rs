@@ -6,7 +6,7 @@ use super::usage::UsageRow;
 use crate::budget::Window;
 use crate::config::budget::Per;
 use crate::store::Span;
-use wire::{PicoDollars, Timestamp};
+use types::{PicoDollars, Timestamp};
 
 /// One agent's month.
 #[derive(Clone, Debug, PartialEq, Eq)]

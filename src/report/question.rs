@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::home::Home;
 use crate::remote::protocol::{Dialog, FromHost, ToHost};
 use crate::remote::{Connection, RemoteError, address};
-use wire::{Activity, LiveState, RunId};
+use types::{Activity, LiveState, RunId};
 
 /// How long a host may take for each of its answers. It answers from memory; this bounds one that is stopped.
 const WITHIN: Duration = Duration::from_secs(2);

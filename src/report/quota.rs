@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::store::{self, QuotaUseRow, SessionRow, View};
-use wire::{Timestamp, Utilization};
+use types::{Timestamp, Utilization};
 
 /// What a session used of one window.
 #[derive(Clone, Debug, PartialEq, Serialize)]

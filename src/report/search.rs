@@ -12,7 +12,7 @@ use crate::registry;
 use crate::scan::Progress;
 use crate::search::{self, Hit, Query};
 use crate::store::{self, Store};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// A message, as programs get it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -15,8 +15,8 @@ use crate::registry;
 use crate::remote::protocol::{FromHost, ToHost};
 use crate::remote::{Connection, address};
 use crate::store::{self, View};
-use terminal::process::SystemProcesses;
-use wire::{Activity, AgentSessionId, LiveState, Pid, RunId, SessionRecord, Timestamp};
+use pty::process::SystemProcesses;
+use types::{Activity, AgentSessionId, LiveState, Pid, RunId, SessionRecord, Timestamp};
 
 /// How long all hosts together may take. They answer from memory, within a millisecond; this bounds one that is stopped.
 const HOSTS_TIMEOUT: Duration = Duration::from_millis(300);
@@ -157,7 +157,7 @@ mod tests {
     use crate::remote::address::bind;
     use crate::remote::frames::{Frame, Frames};
     use crate::remote::protocol::Welcome;
-    use wire::StateSource;
+    use types::StateSource;
 
     fn session(run: Option<RunId>) -> RunningSession {
         RunningSession {

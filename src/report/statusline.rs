@@ -13,7 +13,7 @@ use super::context::ContextFill;
 use super::limits::windows;
 use crate::budget::{Budget, Standing, Subject, standings};
 use crate::store::{self, SpentBy, View};
-use wire::{AgentSessionId, PicoDollars, Timestamp};
+use types::{AgentSessionId, PicoDollars, Timestamp};
 
 const HOUR: i64 = 3_600_000;
 const QUARTER: i64 = HOUR / 4;
@@ -384,7 +384,7 @@ mod tests {
     fn a_session_and_its_chain_over_clears() {
         use crate::session::lifecycle::ConversationStart;
         use crate::session::tests::{World, agent_session, usage};
-        use wire::TransitionKind;
+        use types::TransitionKind;
 
         let mut world = World::new();
         let call = |key: &str, at| {

@@ -10,8 +10,8 @@ use crate::home::Home;
 use crate::launch::stop::{self, CannotStop};
 use crate::launch::{Origin, lineage};
 use crate::store::{self, Realm, RunRow, SessionRow, Store, View};
-use terminal::process::{Processes, SystemProcesses};
-use wire::{SessionId, Status};
+use pty::process::{Processes, SystemProcesses};
+use types::{SessionId, Status};
 
 /// What became of one session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -116,7 +116,7 @@ pub fn stop_all(
     let mine = |run: &RunRow| {
         stop::lives_here(run, &here, &SystemProcesses)
             && !run.is_agents_own()
-            && SystemProcesses.owner(run.wrapper.pid).is_none_or(|owner| owner == terminal::own_user())
+            && SystemProcesses.owner(run.wrapper.pid).is_none_or(|owner| owner == pty::own_user())
     };
     let lineage = lineage(origin);
     let mut own = None;
@@ -181,7 +181,7 @@ mod tests {
     use crate::session::lifecycle::{ConversationStart, Transition, transition};
     use crate::session::state::Exit;
     use crate::session::tests::{World, binding};
-    use wire::TransitionKind;
+    use types::TransitionKind;
 
     #[test]
     fn a_session_left_by_its_run_leads_to_the_one_the_run_is_in() {

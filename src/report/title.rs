@@ -9,7 +9,7 @@ use crate::meter::title::Title;
 use crate::registry;
 use crate::session::lookup::Foreign;
 use crate::store::{self, Store};
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 /// How much of a session's conversation is read for its title: the first prompt is near its beginning.
 const BEGINNING: u64 = 1 << 20;

@@ -19,7 +19,7 @@ use crate::budget::{CurrentBudgets, Standing};
 use crate::remote::address;
 use crate::session::runaway::runaway_of;
 use crate::store::{self, ChainSpent, Filter, Show, Store, ToolRow, View};
-use wire::{LiveState, RunId, Timestamp};
+use types::{LiveState, RunId, Timestamp};
 
 /// The time whose tokens are counted: long enough that one call does not make a rate, short enough to show what goes on now.
 pub const RATE: i64 = 5;

@@ -10,7 +10,7 @@ use crate::launch::Origin;
 use crate::scan::{self, ForeignSession, Scanner};
 use crate::session::lookup::Foreign;
 use crate::store::{Filter, ListedSession, Show, Store, View};
-use wire::{AgentSessionId, Status};
+use types::{AgentSessionId, Status};
 
 /// Those of a scan that belong to no session. What went on without codemie of a session's conversation is the session's.
 pub fn unwrapped(
@@ -148,7 +148,7 @@ pub fn record(session: &ForeignSession) -> serde_json::Value {
 mod tests {
     use super::*;
     use crate::store::{CallSums, StatusFilter};
-    use wire::{PicoDollars, Timestamp};
+    use types::{PicoDollars, Timestamp};
 
     fn session() -> ForeignSession {
         ForeignSession {

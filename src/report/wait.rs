@@ -22,9 +22,9 @@ use crate::registry;
 use crate::remote::protocol::{FromHost, Refused, ToHost, WaitAnswer, WaitRequest};
 use crate::remote::{Connection, RemoteError};
 use crate::store::{self, RunRow, SessionRow, Store};
-use system::clock::{Clock, SystemClock};
-use terminal::process::{Processes, SystemProcesses};
-use wire::{LiveState, Moment, SessionId, Timestamp};
+use os::clock::{Clock, SystemClock};
+use pty::process::{Processes, SystemProcesses};
+use types::{LiveState, Moment, SessionId, Timestamp};
 
 /// The longest wait by default: callers of MCP give up after a minute.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(50);
@@ -451,7 +451,7 @@ mod tests {
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::World;
     use crate::store::Realm;
-    use wire::{Activity, Pid, RunId};
+    use types::{Activity, Pid, RunId};
 
     /// A host that gives one answer, after a while, and ends.
     fn host(home: &Home, run: RunId, after: Duration, answer: Option<WaitAnswer>) -> JoinHandle<WaitRequest> {

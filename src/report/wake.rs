@@ -5,7 +5,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
-use system::watch::Watch;
+use os::watch::Watch;
 
 pub struct Wake {
     pub(super) watch: Watch,

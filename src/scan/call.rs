@@ -4,9 +4,9 @@ use super::bytes::{Bytes, put, put_bytes, put_signed};
 use super::hash::hash;
 use super::strings::StringId;
 use crate::meter::record::LONGEST_KEY;
-use prices::tier::Tier;
-use wire::Timestamp;
-use wire::Tokens;
+use pricing::tier::Tier;
+use types::Timestamp;
+use types::Tokens;
 
 /// A file by its number in the index.
 pub(super) type FileNo = u32;

@@ -3,8 +3,8 @@
 use jiff::tz::TimeZone;
 
 use super::hash::hash;
-use system::calendar::{LocalClock, PER_DAY};
-use wire::Timestamp;
+use os::calendar::{LocalClock, PER_DAY};
+use types::Timestamp;
 
 /// The days of one time zone.
 #[derive(Debug)]

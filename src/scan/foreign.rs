@@ -4,7 +4,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::path::PathBuf;
 
-use prices::PriceList;
+use pricing::PriceList;
 
 use super::call::Sighting;
 use super::merge::merge;
@@ -15,7 +15,7 @@ use super::{Error, Scanned, Scanner, readers};
 
 use crate::meter::record::{Fact, Record, Usage};
 use crate::store::{CallSums, Priced, Span, View};
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 /// Calls handed out from one pass over all of them. Why 50,000: some ten megabytes, and a gigabyte of sessions needs eight
 /// passes.

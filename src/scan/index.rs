@@ -16,7 +16,7 @@ use super::hash::{CheapMap, CheapSet, hash};
 use super::strings::{StringId, StringTable};
 use super::sums::DailySum;
 use crate::meter::tail::Position;
-use system::file::{FileId, read_at_most};
+use os::file::{FileId, read_at_most};
 
 /// Raised whenever the notation changes: an older index counts as absent.
 const FORMAT: u64 = 2;
@@ -294,7 +294,7 @@ impl FileFacts {
 mod tests {
     use super::*;
     use crate::store::CallSums;
-    use wire::{PicoDollars, Timestamp};
+    use types::{PicoDollars, Timestamp};
 
     fn index() -> Index {
         let mut strings = StringTable::default();

@@ -104,9 +104,9 @@ mod tests {
     use crate::scan::call::Call;
     use crate::scan::spill::{Buffer, Spill};
     use crate::scan::strings::StringId;
-    use prices::tier::Tier;
-    use wire::Timestamp;
-    use wire::Tokens;
+    use pricing::tier::Tier;
+    use types::Timestamp;
+    use types::Tokens;
 
     fn sighting(file: u32, output: u64) -> Sighting {
         let tokens = Tokens { output, ..Tokens::default() };

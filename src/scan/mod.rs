@@ -43,14 +43,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use prices::PriceList;
+use pricing::PriceList;
 use rustix::fs::{FlockOperation, flock};
 
 use crate::agent::{Agent, SessionFile, Var};
-use system::calendar::{LocalClock, PER_DAY};
-use system::file::create_private;
-use system::file::{open_private, open_regular};
-use wire::Timestamp;
+use os::calendar::{LocalClock, PER_DAY};
+use os::file::create_private;
+use os::file::{open_private, open_regular};
+use types::Timestamp;
 
 use crate::meter::tail::Position;
 use crate::project::Project;

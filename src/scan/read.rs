@@ -18,8 +18,8 @@ use crate::meter::form::Followed;
 use crate::meter::line::{LineFacts, Lines};
 use crate::meter::record::{Fact, Record};
 use crate::meter::tail::{LongLineTurn, Position, Restart};
-use prices::tier::Tier;
-use wire::Timestamp;
+use pricing::tier::Tier;
+use types::Timestamp;
 
 /// Bytes read at once. Why 512 KiB: long enough that a line cut at its end and read again costs little, short enough to
 /// stay in the processor's cache between the searches for a newline and for a word.
@@ -258,7 +258,7 @@ pub(super) fn collect(
         tier: Tier::Standard,
         model: StringId::NONE,
         subagent: StringId::NONE,
-        tokens: wire::Tokens::default(),
+        tokens: types::Tokens::default(),
     };
     each(&mut |agent, key| {
         let key = key.as_bytes();

@@ -14,9 +14,9 @@ use super::merge::Group;
 use super::strings::{StringId, StringTable};
 use super::sums::{DailySum, of_call};
 use crate::store::{CallSums, Owner, Portion, Span, Spending};
-use prices::{PriceList, Prices};
-use system::calendar::LocalClock;
-use wire::Timestamp;
+use os::calendar::LocalClock;
+use pricing::{PriceList, Prices};
+use types::Timestamp;
 
 type SumKey = (StringId, StringId, StringId, i32);
 

@@ -4,7 +4,7 @@ use super::bytes::{Bytes, put, put_signed};
 use super::call::Sighting;
 use super::strings::StringId;
 use crate::store::CallSums;
-use wire::{PicoDollars, Timestamp};
+use types::{PicoDollars, Timestamp};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DailySum {

@@ -17,7 +17,7 @@ use super::index::{FileFacts, FileStamp, Index};
 use super::strings::StringId;
 use crate::agent::{Agent, SessionFile, Var};
 use crate::meter::rows::RowStatus;
-use system::file::FileId;
+use os::file::FileId;
 
 /// A file on the disk.
 #[derive(Debug)]

@@ -19,7 +19,7 @@ mod tests;
 use crate::agent::transcript::{Cursor, ItemKind};
 use crate::agent::{Agent, SessionFile, Var};
 use crate::scan::{self, Progress};
-use wire::Timestamp;
+use types::Timestamp;
 pub use word::{Word, are_in, places};
 
 /// Who said something.

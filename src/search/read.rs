@@ -14,7 +14,7 @@ use crate::agent::Agent;
 use crate::agent::transcript::{self, Cursor, Item, Reader};
 use crate::meter::form::Opened;
 use crate::scan::{ListedFile, Progress};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// As many as a scan has, for the same reason.
 const THREADS: usize = 4;

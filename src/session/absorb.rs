@@ -24,11 +24,11 @@ use crate::meter::record::Fact;
 use crate::store::{
     Draft, FileId, Position, Priced, ProxyColumns, RecordKind, Seen, SessionRow, StoredRecord, Tx,
 };
-use wire::EventType;
-use wire::SessionId;
-use wire::Timestamp;
-use wire::event::{Source, keyed_id};
-use wire::{Sums, ToolKind};
+use types::EventType;
+use types::SessionId;
+use types::Timestamp;
+use types::event::{Source, keyed_id};
+use types::{Sums, ToolKind};
 
 /// Where the clock turns out to have been set back during a session, lines this much older than the present are taken
 /// for its own: nobody knows by how much it was, and a fork of an unknown conversation within the same hour is rarer

@@ -10,7 +10,7 @@
 use std::collections::HashSet;
 
 use crate::store::{self, RunRow, SessionRow, View};
-use wire::{RunId, SessionId};
+use types::{RunId, SessionId};
 
 /// No chain of sessions is longer.
 const LONGEST_CHAIN: usize = 1000;
@@ -94,7 +94,7 @@ mod tests {
     use super::*;
     use crate::session::lifecycle::{self, ConversationStart, Transition};
     use crate::session::tests::World;
-    use wire::{RandomIds, Timestamp, TransitionKind};
+    use types::{RandomIds, Timestamp, TransitionKind};
 
     /// Whether the run `by` is refused the choice for what `target` is in now.
     fn refused(world: &mut World, by: RunId, target: RunId, allowed: bool) -> Option<Refusal> {

@@ -4,8 +4,8 @@
 use super::record::{open_time, usage_of};
 use super::state::Phase;
 use crate::store::{self, Draft, SessionRow, Tx, View};
-use wire::event::{Bound, Dimension, End, Seq, Start, Tags, Text, opening_id};
-use wire::{AgentSessionId, Attributes, EventType, EvidenceKind, StartReason, Status, Timestamp};
+use types::event::{Bound, Dimension, End, Seq, Start, Tags, Text, opening_id};
+use types::{AgentSessionId, Attributes, EventType, EvidenceKind, StartReason, Status, Timestamp};
 
 fn start(view: &View<'_>, row: &SessionRow) -> Result<Attributes, store::Error> {
     let text = |text: &str| Text::cut(text.to_owned());

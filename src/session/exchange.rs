@@ -25,10 +25,10 @@ use crate::store::old::EXPORT;
 use crate::store::{
     self, Draft, Evidence, NewSession, OpeningRow, RecordRow, SessionRow, Tx, View, Workspace,
 };
-use wire::SessionId;
-use wire::SessionRecord;
-use wire::Timestamp;
-use wire::{EndReason, EventType, Link, Status};
+use types::SessionId;
+use types::SessionRecord;
+use types::Timestamp;
+use types::{EndReason, EventType, Link, Status};
 
 const VERSION: u32 = 1;
 
@@ -288,11 +288,11 @@ fn insert(tx: &Tx<'_>, exported: &ExportedSession, source: &Path) -> Result<i64,
         name_number: if same_name { exported.name_number } else { name.number },
         named: exported.named,
         agent: &record.agent,
-        local_only: record.agent == wire::DEMO,
+        local_only: record.agent == types::DEMO,
         agent_version: record.agent_version.as_deref(),
         phase: Phase::Open,
         started_at: record.start_time,
-        reason: first.map_or(wire::StartReason::Startup, |opening| opening.reason),
+        reason: first.map_or(types::StartReason::Startup, |opening| opening.reason),
         run: None,
         parent,
         transitioned_from: first.and_then(|opening| opening.transitioned_from),

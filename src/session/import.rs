@@ -26,10 +26,10 @@ use crate::store::old::genie::Keys;
 use crate::store::old::{self, Broken, Contents, OldSession};
 use crate::store::{self, Evidence, EvidenceVerdict, NewSession, Store, Tx};
 use source::Source;
-use wire::SessionId;
-use wire::StartReason;
-use wire::Timestamp;
-use wire::event::NAMESPACE;
+use types::SessionId;
+use types::StartReason;
+use types::Timestamp;
+use types::event::NAMESPACE;
 
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -266,7 +266,7 @@ fn take_in(
         name_number: name.number,
         named: old.name.is_some(),
         agent: &old.agent,
-        local_only: old.agent == wire::DEMO,
+        local_only: old.agent == types::DEMO,
         agent_version: None,
         phase: super::state::Phase::Open,
         started_at,
@@ -294,7 +294,7 @@ fn take_in(
         tx.add_alias(former_id, n)?;
     }
     let row = tx.session_number(n)?.ok_or(Error::NoSession(id))?;
-    let exit = old.exit.filter(|exit| *exit != Exit::Code(0) || old.status != wire::Status::Interrupted);
+    let exit = old.exit.filter(|exit| *exit != Exit::Code(0) || old.status != types::Status::Interrupted);
     tx.close_session(&row, ended_at, old.status, old.reason, exit, None)?;
     tx.insert_evidence(
         n,

@@ -17,8 +17,8 @@ use super::{Error, proxied};
 use crate::home::Home;
 use crate::meter::proxied::ProxiedCall;
 use crate::store::Store;
-use system::file::{create_private, entries, open_regular, read_at_most};
-use wire::{Ids, Timestamp};
+use os::file::{create_private, entries, open_regular, read_at_most};
+use types::{Ids, Timestamp};
 
 /// Some 20,000 calls: a store that refuses a day's work of a busy agent. What comes after is not appended.
 const MOST_BYTES: u64 = 16 << 20;

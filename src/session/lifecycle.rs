@@ -12,9 +12,9 @@ use super::names::{self, Name};
 use super::proxied::{self, Unnoticed};
 use super::state::{Ending, Move, Next, Phase, State};
 use crate::store::{NewRun, NewSession, RunRow, SessionRow, Tx, Workspace};
-use wire::Timestamp;
-use wire::{AgentSessionId, Ids, RunId, SessionId};
-use wire::{EndReason, EvidenceKind, StartReason, TransitionKind};
+use types::Timestamp;
+use types::{AgentSessionId, Ids, RunId, SessionId};
+use types::{EndReason, EvidenceKind, StartReason, TransitionKind};
 
 /// A switch is noticed some time after the agent made it (150 ms at most, nearly always), and what the agent did in
 /// between is the new session's: a prompt pasted at once; an answer takes longer. More than this would take the last
@@ -129,7 +129,7 @@ pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &RunStart) -> Res
         return Ok(StartResult { session: row.id, name: row.name, kind });
     }
 
-    let default = || names::default_name(&begin.agent, at, &system::zone::local());
+    let default = || names::default_name(&begin.agent, at, &os::zone::local());
     let wanted = name.map_or_else(default, str::to_owned);
     let parent = begin.parent.map(|run| tx.current(run)).transpose()?.flatten();
     let provisional = begin.conversation == ConversationStart::Unnamed;
@@ -200,7 +200,7 @@ pub fn transition(
         let name = match kind {
             TransitionKind::Clear => names::successor(tx, &old.name_base, old.name_number)?,
             TransitionKind::Switch => {
-                names::first(tx, &names::default_name(&old.agent, at, &system::zone::local()))?
+                names::first(tx, &names::default_name(&old.agent, at, &os::zone::local()))?
             }
         };
         let started = create(

@@ -9,8 +9,8 @@ use std::ffi::OsString;
 
 use super::approval::Approver;
 use crate::store::{Realm, RunRow};
-use terminal::process::Processes;
-use wire::{Pid, ProcessId, RunId};
+use pty::process::Processes;
+use types::{Pid, ProcessId, RunId};
 
 /// No chain of processes is longer.
 const LONGEST_CHAIN: usize = 64;
@@ -105,7 +105,7 @@ mod tests {
     use super::*;
     use crate::session::lifecycle::ConversationStart;
     use crate::session::tests::World;
-    use wire::StartTime;
+    use types::StartTime;
 
     /// Pid, parent, start time, session leader, the first word of its command.
     type Row = (i32, i32, u64, i32, &'static str);

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::store::{self, SessionRow, View};
 use human::text::shorten;
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 /// Shorter prefixes are more likely a slip than a name.
 const PREFIX: usize = 4;
@@ -139,7 +139,7 @@ mod tests {
     use super::super::lifecycle::ConversationStart;
     use super::super::tests::World;
     use super::*;
-    use wire::{Ids, SessionId};
+    use types::{Ids, SessionId};
 
     struct Files(Vec<Foreign>);
 

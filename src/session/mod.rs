@@ -56,7 +56,7 @@ pub mod state;
 #[cfg(test)]
 pub(crate) mod tests;
 
-use wire::{RunId, SessionId};
+use types::{RunId, SessionId};
 
 use crate::store;
 use state::Illegal;

@@ -3,7 +3,7 @@
 use jiff::tz::TimeZone;
 
 use crate::store;
-use wire::Timestamp;
+use types::Timestamp;
 
 /// A name, and its place in the chain of `/clear`s it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ fn is_refused(letter: char) -> bool {
 pub(super) fn of_elsewhere(name: Option<&str>, agent: &str, at: Timestamp) -> String {
     let after_agent = || {
         let agent = tamed(agent, 80).unwrap_or_else(|| "session".into());
-        default_name(&agent, at, &system::zone::local())
+        default_name(&agent, at, &os::zone::local())
     };
     name.and_then(|name| tamed(name, 100)).unwrap_or_else(after_agent)
 }

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use super::correlate::Maker;
 use super::recover::gone;
 use crate::store::{self, Realm, RunRow, View};
-use terminal::process::Processes;
-use wire::{RunId, Timestamp};
+use pty::process::Processes;
+use types::{RunId, Timestamp};
 
 /// Who can have made something in `folder` just now, by the live runs of the agent there other than `own`.
 pub fn maker_by_runs(

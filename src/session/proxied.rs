@@ -20,8 +20,8 @@ use super::lifecycle::NOTICED_WITHIN_MS;
 use crate::meter::proxied::ProxiedCall;
 use crate::meter::record::{ApiError, Fact, Record, Usage};
 use crate::store::{Priced, ProxyColumns, RecordKind, SessionRow, StoredRecord, Tx};
-use prices::tier::Tier;
-use wire::{Link, PicoDollars, SessionId, Timestamp, Tokens};
+use pricing::tier::Tier;
+use types::{Link, PicoDollars, SessionId, Timestamp, Tokens};
 
 /// The model of a call that was broken off before the API named one.
 const UNKNOWN_MODEL: &str = "unknown";

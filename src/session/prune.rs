@@ -3,7 +3,7 @@
 use super::{Error, publish};
 use crate::home::Home;
 use crate::store::{SessionRow, Store};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// Removes sessions (of one agent, if it is named) that ended before `before`, and returns them; with `dry_run` they are only
 /// returned. A session with events that a sink has not received, or has refused, stays until the sink is forgotten.

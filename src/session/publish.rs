@@ -14,9 +14,9 @@ use super::import::found;
 use super::record::record;
 use crate::home::Home;
 use crate::store::{self, SessionRow, Store};
-use system::file::create_private;
-use system::file::open_regular_with;
-use wire::Timestamp;
+use os::file::create_private;
+use os::file::open_regular_with;
+use types::Timestamp;
 
 /// Writes the file of every session that changed since it was last written. Returns how many.
 pub fn publish(store: &mut Store, home: &Home, now: Timestamp) -> Result<usize, Error> {

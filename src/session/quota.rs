@@ -9,8 +9,8 @@ use super::event::amend_end;
 use super::state::{Phase, State};
 use crate::meter::quota::QuotaReport;
 use crate::store::{Draft, SessionRow, Tx};
-use wire::event::{Quota, Text, Time, keyed_id};
-use wire::{Attributes, EventType, Link, SessionId, Timestamp};
+use types::event::{Quota, Text, Time, keyed_id};
+use types::{Attributes, EventType, Link, SessionId, Timestamp};
 
 const BETWEEN_EVENTS_MS: i64 = 60_000;
 

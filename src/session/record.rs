@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use wire::{Correlation, Coverage, Reading, SessionRecord, Status, Sums, Sync, Timestamp, UsageSummary};
+use types::{Correlation, Coverage, Reading, SessionRecord, Status, Sums, Sync, Timestamp, UsageSummary};
 
 use super::state::Phase;
 use crate::store::{self, OpeningRow, RunProcesses, SessionRow, View};
@@ -10,7 +10,7 @@ use crate::store::{self, OpeningRow, RunProcesses, SessionRow, View};
 /// A session's sums in the form of its record.
 pub fn summary(sums: Sums, unpriced: BTreeMap<String, i64>, coverage: Coverage) -> UsageSummary {
     let models = unpriced.keys().cloned().collect();
-    sums.summary(models, prices::of_priced_models(unpriced), coverage)
+    sums.summary(models, pricing::of_priced_models(unpriced), coverage)
 }
 
 /// The sums of a session as they are now.

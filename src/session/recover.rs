@@ -5,9 +5,9 @@ use super::Error;
 use super::lifecycle::end;
 use super::state::Ending;
 use crate::store::{Realm, RunRow, SessionRow, Store};
-use terminal::process::Processes;
-use wire::SessionId;
-use wire::Timestamp;
+use pty::process::Processes;
+use types::SessionId;
+use types::Timestamp;
 
 /// Whether a run's wrapper has ended. A process of another pid namespace cannot be seen from here, so it is taken for alive;
 /// a codemie in its own namespace recovers it.
@@ -83,9 +83,9 @@ mod tests {
     use super::super::state::{Exit, Phase};
     use super::super::tests::{World, binding, realm};
     use super::*;
-    use wire::TransitionKind;
-    use wire::{EndReason, Status};
-    use wire::{Pid, StartTime};
+    use types::TransitionKind;
+    use types::{EndReason, Status};
+    use types::{Pid, StartTime};
 
     /// The processes there are, by pid.
     #[derive(Default)]
@@ -101,7 +101,7 @@ mod tests {
         }
     }
 
-    fn alive(world: &mut World, run: wire::RunId) -> Table {
+    fn alive(world: &mut World, run: types::RunId) -> Table {
         let wrapper = world.store.read(|view| view.run(run)).unwrap().unwrap().wrapper;
         Table(HashMap::from([(wrapper.pid.0, wrapper.start.0)]))
     }

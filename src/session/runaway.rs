@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::config::RunawayLimits;
 use crate::store::{self, Step, StepKind, Tx, View};
-use wire::{PicoDollars, SessionId, Timestamp};
+use types::{PicoDollars, SessionId, Timestamp};
 
 /// Enough for the longest of the signs: a hundred thousand tokens are read in some dozens of calls.
 const STEPS: usize = 500;

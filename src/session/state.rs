@@ -5,7 +5,7 @@
 
 use std::fmt;
 
-use wire::{EndReason, Link, Status};
+use types::{EndReason, Link, Status};
 
 use crate::store::{self, SessionRow};
 pub use crate::store::{Exit, Phase};

@@ -8,9 +8,9 @@ use std::path::{Path, PathBuf};
 
 use rustix::fs::{Access, AtFlags, CWD, accessat};
 
-use system::file::open_regular;
+use os::file::open_regular;
 
-pub use system::file::FileId;
+pub use os::file::FileId;
 
 /// What is at a path, symlinks followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

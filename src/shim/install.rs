@@ -11,8 +11,8 @@ use std::path::{Path, PathBuf};
 
 use super::resolve::SCRIPT_MARKER;
 use super::shell;
-use system::file::create_private;
-use system::file::read_at_most;
+use os::file::create_private;
+use os::file::read_at_most;
 
 /// What stands where a shim belongs.
 #[derive(Clone, Debug, PartialEq, Eq)]

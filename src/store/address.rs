@@ -90,7 +90,7 @@ mod tests {
     use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::World;
-    use wire::SessionId;
+    use types::SessionId;
 
     const SINK: &str = "backend";
 

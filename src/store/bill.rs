@@ -4,7 +4,7 @@ use super::proxied::Seen;
 use super::spelling::uncount;
 use super::total::usage_sums;
 use super::{Error, View};
-use wire::{CallKind, PicoDollars, Sums, Timestamp};
+use types::{CallKind, PicoDollars, Sums, Timestamp};
 
 /// Calls of one kind, seen by the same.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use rusqlite::{Row, params};
 use super::outbox::{self, EventRow};
 use super::total::{sum, usage_sums};
 use super::{Error, View};
-use wire::{PicoDollars, Sums, Timestamp};
+use types::{PicoDollars, Sums, Timestamp};
 
 /// What one model was used for in a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -5,7 +5,7 @@ use rusqlite::{Row, params};
 use super::record::UNPRICED;
 use super::total::sum;
 use super::{Error, Realm, Tx, View};
-use wire::{PicoDollars, ProcessId, SessionId, Timestamp};
+use types::{PicoDollars, ProcessId, SessionId, Timestamp};
 
 /// The units of time in which sums are kept (`width`). Days of every zone begin at a quarter of an hour; most of a month are whole
 /// days of UTC.

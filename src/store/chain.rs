@@ -5,7 +5,7 @@ use rusqlite::params;
 use super::record::UNPRICED;
 use super::total::sum;
 use super::{Error, View};
-use wire::PicoDollars;
+use types::PicoDollars;
 
 /// A chain is followed so far: a damaged one may lead in a circle.
 const LONGEST: i64 = 10_000;

@@ -4,9 +4,9 @@ use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
 use crate::short::{NAME, SENTENCE, short};
-use wire::Timestamp;
-use wire::spelled;
-use wire::{AgentSessionId, RunId, SessionId};
+use types::Timestamp;
+use types::spelled;
+use types::{AgentSessionId, RunId, SessionId};
 
 spelled!(
     /// What the correlator made of a piece of evidence.

@@ -5,8 +5,8 @@ use std::path::Path;
 use rusqlite::params;
 
 use super::{Error, Tx, View};
-use wire::AgentSessionId;
-use wire::Timestamp;
+use types::AgentSessionId;
+use types::Timestamp;
 
 impl View<'_> {
     pub(crate) fn was_imported(&self, source: &str, entry: &str) -> Result<bool, Error> {

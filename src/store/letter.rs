@@ -4,8 +4,8 @@ use rusqlite::params;
 
 use super::outgoing::{FROM, OUTGOING, OUTGOING_COLUMNS as NEXT, Outgoing, read_outgoing};
 use super::{Error, Tx, View};
-use wire::Timestamp;
-use wire::spelled;
+use types::Timestamp;
+use types::spelled;
 
 spelled!(
     /// What became of an event that the cursor has passed, where that is not plainly "delivered".

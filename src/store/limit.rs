@@ -1,7 +1,7 @@
 //! What vendors report of their limits, as far as it was recorded.
 
 use super::{Error, View};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// The last report of one limit.
 #[derive(Clone, Debug, PartialEq)]

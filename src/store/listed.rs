@@ -5,10 +5,10 @@ use rusqlite::{Row, params_from_iter};
 use super::Phase;
 use super::query::{ACTIVITY, Condition};
 use super::{Error, Filter, View};
-use wire::EndReason;
-use wire::PicoDollars;
-use wire::Status;
-use wire::Timestamp;
+use types::EndReason;
+use types::PicoDollars;
+use types::Status;
+use types::Timestamp;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedSession {

@@ -8,10 +8,10 @@ use rusqlite::Row;
 use super::outgoing::began_before;
 use super::record::UNPRICED;
 use super::{Error, Fate, OpeningRow, SessionRow, View, opening, total};
-use wire::Pid;
-use wire::RunId;
-use wire::Sums;
-use wire::Sync;
+use types::Pid;
+use types::RunId;
+use types::Sums;
+use types::Sync;
 
 /// Up to so many sessions are asked for one by one: what is read then does not grow with the store.
 const FEW: usize = 64;

@@ -56,13 +56,13 @@ use std::collections::HashSet;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 
-use prices::PriceList;
+use pricing::PriceList;
 use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
 
 use crate::config::prices::price_list;
 use crate::home::Home;
 use crate::meter::record::Record;
-use wire::Timestamp;
+use types::Timestamp;
 
 pub use crate::meter::tail::FileId;
 pub use address::Fingerprint;
@@ -93,10 +93,10 @@ pub use run::{NewRun, Realm, RunRow, Surroundings};
 pub use session::{NewSession, SessionRow, Workspace};
 pub use sink::{SinkCount, SinkRow};
 pub use steps::{Step, StepKind, ToolRow};
+pub use types::PicoDollars;
 pub use usage::{
     CallSums, CommitFacts, Owner, OwnerSession, Place, PlaceOf, Portion, Span, Spending, SpentCall,
 };
-pub use wire::PicoDollars;
 
 /// An open database. One per thread.
 #[derive(Debug)]

@@ -18,9 +18,9 @@ use rustix::fs::{Access, AtFlags, CWD, FlockOperation, accessat, flock};
 
 use super::{Error, schema};
 use crate::home::Home;
-use system::file::create_private;
-use system::file::{open_private, open_regular_with};
-use wire::Timestamp;
+use os::file::create_private;
+use os::file::{open_private, open_regular_with};
+use types::Timestamp;
 
 /// Statements kept prepared: more than the longest path (transition with absorb) uses.
 const STATEMENTS: usize = 96;

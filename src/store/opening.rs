@@ -3,9 +3,9 @@
 use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
-use wire::SessionId;
-use wire::StartReason;
-use wire::Timestamp;
+use types::SessionId;
+use types::StartReason;
+use types::Timestamp;
 
 /// One span of time in which a session was open.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]

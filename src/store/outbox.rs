@@ -10,9 +10,9 @@ use uuid::Uuid;
 
 use super::outgoing::began_before;
 use super::{Error, Fate, SessionRow, Tx, View};
-use wire::EventType;
-use wire::Sync;
-use wire::Timestamp;
+use types::EventType;
+use types::Sync;
+use types::Timestamp;
 
 /// An event about to be written.
 #[derive(Clone, Debug)]

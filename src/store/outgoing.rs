@@ -7,8 +7,8 @@ use uuid::Uuid;
 
 use super::proxied::billing;
 use super::{Error, SinkRow, View};
-use wire::event::{ApiError, Cost, Dimension, Key, Prompt, Source, Text, Timing, Tool, Usage};
-use wire::{Attributes, CallKind, Event, EventKind, EventType, Timestamp, plain};
+use types::event::{ApiError, Cost, Dimension, Key, Prompt, Source, Text, Timing, Tool, Usage};
+use types::{Attributes, CallKind, Event, EventKind, EventType, Timestamp, plain};
 
 /// An event as it is sent, with its place in this store. The sender knows `machine` and `user`.
 #[derive(Clone, Debug, PartialEq)]
@@ -245,7 +245,7 @@ mod tests {
     fn an_event_carries_numbers_and_names_but_no_path() {
         use crate::meter::record::{Fact, Tool};
         use crate::session::absorb::{Batch, absorb};
-        use wire::ToolKind;
+        use types::ToolKind;
         let mut world = World::new();
         let (_, started) = world.start(ConversationStart::Fresh);
         let session = started.session;

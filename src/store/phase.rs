@@ -1,7 +1,7 @@
 //! How far a stored session has got, and how its agent ended.
 
 use serde::{Deserialize, Serialize};
-use wire::{as_word, spelled};
+use types::{as_word, spelled};
 
 spelled!(
     /// Whether a session is going on. A provisional one is, but may yet turn out to be another.

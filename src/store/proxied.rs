@@ -8,9 +8,9 @@ use super::spelling::{count, uncount};
 use super::{Error, SessionRow, Tx, View};
 use crate::meter::proxied::ProxiedCall;
 use crate::meter::record::{ApiError, Usage};
-use wire::event::Source;
-use wire::spelled;
-use wire::{AgentSessionId, Billing, CallKind, Pid, RunId, Timestamp, Tokens};
+use types::event::Source;
+use types::spelled;
+use types::{AgentSessionId, Billing, CallKind, Pid, RunId, Timestamp, Tokens};
 
 spelled!(
     /// Who has seen a call.

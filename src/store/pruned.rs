@@ -4,8 +4,8 @@
 use rusqlite::params;
 
 use super::{Error, SessionRow, Tx, View};
-use wire::AgentSessionId;
-use wire::Timestamp;
+use types::AgentSessionId;
+use types::Timestamp;
 
 /// The fields that are kept of a pruned session besides its calls.
 #[derive(Clone, Debug, PartialEq, Eq)]

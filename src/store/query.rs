@@ -5,7 +5,7 @@ use rusqlite::{params, params_from_iter};
 
 use super::session::{COLUMNS, read};
 use super::{Error, Phase, SessionRow, Tx, View};
-use wire::{EndReason, Status, Timestamp};
+use types::{EndReason, Status, Timestamp};
 
 /// Which sessions a list shows, and in which order. The default is all that are not archived, the last used first.
 #[derive(Clone, Debug, Default)]

@@ -4,8 +4,8 @@ use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
 use crate::meter::quota::QuotaReport;
-use wire::event::Source;
-use wire::{Timestamp, Utilization};
+use types::event::Source;
+use types::{Timestamp, Utilization};
 
 /// The last report of a limit.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,14 +9,14 @@ use super::proxied::{self, ProxyColumns, Seen};
 use super::spelling::{count, uncount};
 use super::{Error, Tx, View};
 use crate::meter::record::{ApiError, Fact, LONGEST_KEY, Record, Tool, Usage};
-use prices::PriceList;
-use prices::tier::Tier;
-use wire::PicoDollars;
-use wire::SessionId;
-use wire::Timestamp;
-use wire::event::Source;
-use wire::spelled;
-use wire::{MAX_COUNT, Tokens, ToolKind};
+use pricing::PriceList;
+use pricing::tier::Tier;
+use types::PicoDollars;
+use types::SessionId;
+use types::Timestamp;
+use types::event::Source;
+use types::spelled;
+use types::{MAX_COUNT, Tokens, ToolKind};
 
 /// A record with what it cost.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::{Row, params};
 
 use super::{Error, Realm, Tx, View};
-use wire::{ProcessId, RunId, SessionId, Timestamp};
+use types::{ProcessId, RunId, SessionId, Timestamp};
 
 /// How long a key is remembered.
 pub const REMEMBERED: Duration = Duration::from_hours(24);
@@ -149,7 +149,7 @@ mod tests {
     use super::*;
     use crate::home::Home;
     use crate::store::Store;
-    use wire::{Ids, Pid, RandomIds, StartTime};
+    use types::{Ids, Pid, RandomIds, StartTime};
 
     const AT: Timestamp = Timestamp(1_768_135_000_000);
 

@@ -9,10 +9,10 @@ use rusqlite::{Row, params};
 use serde::{Deserialize, Serialize};
 
 use super::{Error, Tx, View};
-use system::file::text_at_most;
-use wire::RunId;
-use wire::Timestamp;
-use wire::{Pid, ProcessId, StartTime};
+use os::file::text_at_most;
+use types::RunId;
+use types::Timestamp;
+use types::{Pid, ProcessId, StartTime};
 
 /// Where a pid means something: since this boot, in this pid namespace. Another boot's process is gone; one of another
 /// namespace (a container sharing the home) cannot be judged from here.

@@ -9,9 +9,9 @@ use super::columns::columns;
 use super::{Error, Exit, Phase, Tx, View};
 use crate::meter::title::Title;
 use crate::short::{NAME, short};
-use wire::Timestamp;
-use wire::{AgentSessionId, RunId, SessionId};
-use wire::{EndReason, EvidenceKind, Link, StartReason, Status};
+use types::Timestamp;
+use types::{AgentSessionId, RunId, SessionId};
+use types::{EndReason, EvidenceKind, Link, StartReason, Status};
 
 /// Where a session works: its folder, and the project that the folder belongs to.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

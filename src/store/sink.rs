@@ -9,7 +9,7 @@ use rusqlite::{Row, params};
 
 use super::outgoing::began_before;
 use super::{Error, Outgoing, Tx, View};
-use wire::Timestamp;
+use types::Timestamp;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SinkRow {
@@ -305,7 +305,7 @@ mod tests {
 
     const NATIVE: &str = "native";
 
-    fn world() -> (World, wire::SessionId) {
+    fn world() -> (World, types::SessionId) {
         let mut world = World::new();
         world.store.write(|tx| tx.add_sink(NATIVE)).unwrap();
         let (_, started) = world.start(ConversationStart::Fresh);
@@ -329,7 +329,7 @@ mod tests {
         tx.delivered(NATIVE, batch, at)
     }
 
-    fn sync(world: &mut World, session: wire::SessionId) -> (i64, i64, i64) {
+    fn sync(world: &mut World, session: types::SessionId) -> (i64, i64, i64) {
         let row = world.session(session);
         let sync = world.store.read(|view| view.sync(&row)).unwrap();
         (sync.pending, sync.delivered, sync.dead)

@@ -1,6 +1,6 @@
-//! How the types of this room and its neighbours are spelled in columns; those of the wire spell themselves (`wire::sqlite`).
+//! How the types of this room and its neighbours are spelled in columns; those of the wire spell themselves (`types::sqlite`).
 
-use wire::as_word;
+use types::as_word;
 
 use super::evidence::EvidenceVerdict;
 use super::proxied::Seen;

@@ -5,7 +5,7 @@ use rusqlite::params;
 
 use super::total::sum;
 use super::{Error, View};
-use wire::{PicoDollars, Timestamp};
+use types::{PicoDollars, Timestamp};
 
 /// One call or tool, as far as numbers go.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -14,7 +14,7 @@ use super::{Error, Store, schema};
 use crate::home::Home;
 use crate::session::lifecycle::ConversationStart;
 use crate::session::tests::{World, check};
-use wire::Timestamp;
+use types::Timestamp;
 
 fn home() -> (tempfile::TempDir, Home) {
     let folder = tempfile::tempdir().unwrap();

@@ -4,7 +4,7 @@
 use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
-use wire::Sums;
+use types::Sums;
 
 pub(super) const COLUMNS: &str = "api_calls, input, output, cache_read, cache_write, reasoning, cost, prompts, tool_calls, \
      tool_errors, files_changed, lines_added, lines_removed, api_errors";

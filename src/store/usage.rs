@@ -7,8 +7,8 @@ use rusqlite::{Row, params};
 
 use super::{Error, View};
 use crate::meter::record::LONGEST_KEY;
-use system::calendar::LocalClock;
-use wire::{PicoDollars, Timestamp};
+use os::calendar::LocalClock;
+use types::{PicoDollars, Timestamp};
 
 /// From a moment up to another, which is not in it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

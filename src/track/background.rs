@@ -8,7 +8,7 @@ use super::plan::Plan;
 use crate::session::lifecycle::{self, ConversationStart, RunStart};
 use crate::session::{self};
 use crate::store::{Evidence, EvidenceVerdict, NewRun, Realm, Surroundings, Tx};
-use wire::{AgentSessionId, Ids, ProcessId, RandomIds, SessionId, Timestamp};
+use types::{AgentSessionId, Ids, ProcessId, RandomIds, SessionId, Timestamp};
 
 /// The source of evidence that a conversation goes on after its terminal has ended: later commands look at its file.
 /// `store::query` asks for it by this name.

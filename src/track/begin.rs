@@ -11,8 +11,8 @@ use crate::project::Project;
 use crate::session::lifecycle::{self, RunStart};
 use crate::session::{self};
 use crate::store::{NewRun, Realm, Store, Workspace};
-use terminal::process::{Processes, SystemProcesses};
-use wire::{Ids, Pid, ProcessId, RandomIds, SessionId, StartTime};
+use pty::process::{Processes, SystemProcesses};
+use types::{Ids, Pid, ProcessId, RandomIds, SessionId, StartTime};
 
 /// Commits the START, with all that is known of the run. Returns its session, and where its events are sent.
 pub(super) fn start(

@@ -12,7 +12,7 @@ use crate::home::Home;
 use crate::session;
 use crate::session::runaway::{is_first_report, runaway_of};
 use crate::store::Store;
-use wire::SessionId;
+use types::SessionId;
 
 /// Calls come in bursts; nobody reads faster than this.
 const PACE: Duration = Duration::from_secs(3);
@@ -68,7 +68,7 @@ impl BudgetWatch {
         };
         self.follow_settings();
         for standing in &news {
-            let why = standing.in_words(now.wall, self.zone.get_or_insert_with(system::zone::local));
+            let why = standing.in_words(now.wall, self.zone.get_or_insert_with(os::zone::local));
             tracing::info!(%session, "budget {why}");
             self.notifier.run_for(Alarm::Budget, session, &row.name, &row.agent, &why);
         }
@@ -124,7 +124,7 @@ impl BudgetWatch {
         if budgets.is_empty() {
             return Ok(Vec::new());
         }
-        let zone = self.zone.get_or_insert_with(system::zone::local);
+        let zone = self.zone.get_or_insert_with(os::zone::local);
         store.read(|view| {
             let row = view.session(session)?.ok_or(session::Error::NoSession(session))?;
             let Some(subject) = Subject::of(view, &row)? else { return Ok(Vec::new()) };

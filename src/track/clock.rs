@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use types::Timestamp;
 
 /// One reading of both clocks: the wall's for what is stored, the steady one for timers.
 #[derive(Clone, Copy, Debug)]

@@ -8,8 +8,8 @@ use super::follow::{Follower, News, read_title};
 use crate::agent::Trail;
 use crate::session;
 use crate::store::Store;
-use system::file::Stamp;
-use wire::{AgentSessionId, SessionId};
+use os::file::Stamp;
+use types::{AgentSessionId, SessionId};
 
 /// The agents write late: a session just departed from is read with every look until its files have been quiet for this long.
 const QUIET: Duration = Duration::from_secs(2);
@@ -93,7 +93,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use wire::{Ids, RandomIds};
+    use types::{Ids, RandomIds};
 
     fn departed(now: Instant) -> DepartedSession {
         DepartedSession::new(now, RandomIds.session(), AgentSessionId("a".into()), Follower::default())

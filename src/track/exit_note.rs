@@ -14,11 +14,11 @@ use serde::{Deserialize, Serialize};
 use crate::home::Home;
 use crate::session::state::{Ending, Exit};
 use crate::store::{Error, View};
-use system::file::create_private;
-use system::file::{entries, modified, read_at_most};
-use wire::EndReason;
-use wire::RunId;
-use wire::Timestamp;
+use os::file::create_private;
+use os::file::{entries, modified, read_at_most};
+use types::EndReason;
+use types::RunId;
+use types::Timestamp;
 
 /// More than such a note ever holds.
 const MAX_NOTE: u64 = 4096;
@@ -106,7 +106,7 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     use super::*;
-    use wire::{Ids, RandomIds};
+    use types::{Ids, RandomIds};
 
     #[test]
     fn a_note_gives_back_every_kind_of_ending() {

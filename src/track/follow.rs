@@ -5,20 +5,20 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use prices::PriceList;
+use pricing::PriceList;
 
 use super::heads::{CallPlace, HeadLog};
 use crate::agent::Trail;
 use crate::meter::form::{Followed, Opened};
 use crate::meter::line::{LineFacts, Lines};
-use system::file::FileId;
-use wire::Timestamp;
+use os::file::FileId;
+use types::Timestamp;
 
 use crate::meter::record::Fact;
 use crate::session::absorb::{Absorbed, Batch, absorb};
 use crate::session::{Error, quota};
 use crate::store::{self, Priced, Store};
-use wire::{AgentSessionId, SessionId};
+use types::{AgentSessionId, SessionId};
 
 /// How often a batch is tried again because another reader was faster.
 const RACES: usize = 16;

@@ -19,9 +19,9 @@ use crate::agent::gemini::trail::GeminiTrail;
 use crate::session::lifecycle::{self, Binding, ConversationStart};
 use crate::session::tests::World;
 use crate::store::Store;
-use wire::EvidenceKind;
-use wire::Timestamp;
-use wire::{AgentSessionId, SessionId};
+use types::EvidenceKind;
+use types::Timestamp;
+use types::{AgentSessionId, SessionId};
 
 /// calls, input, cache creation, cache read, output
 type Spent = [i64; 5];

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use crate::project::head::{Head, Move, MoveKind, SHORT, Worktree, places, short};
-use system::file::Stamp;
-use wire::Timestamp;
+use os::file::Stamp;
+use types::Timestamp;
 
 /// The moves of HEAD in the worktree of one session.
 #[derive(Debug, Default)]

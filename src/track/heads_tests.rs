@@ -9,9 +9,9 @@ use crate::report::usage::{By, UsageQuery, UsageReport, commits_named, uncommitt
 use crate::session::lifecycle::ConversationStart;
 use crate::session::tests::{World, usage};
 use crate::store::Span;
-use system::calendar::LocalClock;
-use system::clock::{Clock, SystemClock};
-use wire::{PicoDollars, SessionId, Timestamp};
+use os::calendar::LocalClock;
+use os::clock::{Clock, SystemClock};
+use types::{PicoDollars, SessionId, Timestamp};
 
 /// When the tracker looks at HEAD besides the calls themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

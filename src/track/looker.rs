@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 use super::clock::RunClock;
 use super::timers::{Scope, Timers, Wake};
 use crate::agent::{Seen, Trail};
-use system::watch::Watch;
-use terminal::process::Processes;
-use wire::{AgentSessionId, ProcessId};
+use os::watch::Watch;
+use pty::process::Processes;
+use types::{AgentSessionId, ProcessId};
 
 /// The safety net where changes are reported, and the pace where they are not.
 const SLOW: Duration = Duration::from_secs(5);
@@ -116,8 +116,8 @@ mod tests {
     use super::*;
     use crate::meter::line::Lines;
     use crate::session::correlate::Method;
-    use terminal::process::SystemProcesses;
-    use wire::{Pid, StartTime};
+    use pty::process::SystemProcesses;
+    use types::{Pid, StartTime};
 
     /// A trail that asks for the same further look each time.
     #[derive(Clone, Copy)]

@@ -43,11 +43,11 @@ use std::time::Duration;
 
 use crate::home::Home;
 use crate::session::state::{Ending, Exit};
+use pty::ProgramEnd;
+use pty::tap::Tap;
 use shared::SharedRun;
-use terminal::ProgramEnd;
-use terminal::tap::Tap;
 use timers::Wake;
-use wire::{Pid, RunId, Timestamp};
+use types::{Pid, RunId, Timestamp};
 
 pub use follow::Follower;
 pub use plan::{Plan, RunNews};
@@ -84,7 +84,7 @@ impl Tracker {
         let shared = Arc::<SharedRun>::default();
         let (home, run) = (plan.home.clone(), plan.run);
         let (changed, seen_by_thread) = (wake.clone(), Arc::clone(&shared));
-        let thread = terminal::without_signals(|| {
+        let thread = pty::without_signals(|| {
             std::thread::Builder::new().name("tracker".into()).spawn(move || {
                 let _ = report.send(run::track(plan, &seen_by_thread, &woken, changed));
             })

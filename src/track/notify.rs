@@ -16,8 +16,8 @@ use crate::home::own_var;
 use crate::live::events::EventLog;
 use crate::live::{UnhostedSession, UnhostedWatch};
 use crate::store::Surroundings;
-use terminal::process::SystemProcesses;
-use wire::{LiveState, Moment, SessionId, Timestamp};
+use pty::process::SystemProcesses;
+use types::{LiveState, Moment, SessionId, Timestamp};
 
 /// Commands that run at once. A person reads one after the other; more is a loop.
 const AT_ONCE: usize = 4;
@@ -147,7 +147,7 @@ impl Notifier {
         // Started here and not by the thread: this process may end before a thread gets to it.
         let started = command.spawn().and_then(|child| {
             let running = Arc::clone(&self.running);
-            terminal::without_signals(|| {
+            pty::without_signals(|| {
                 thread::Builder::new().name("notify".into()).spawn(move || {
                     see_through(child);
                     running.fetch_sub(1, Ordering::Relaxed);
@@ -240,7 +240,7 @@ impl RunNotices {
 mod tests {
     use super::*;
     use std::fs;
-    use wire::{Ids, RandomIds};
+    use types::{Ids, RandomIds};
 
     fn notice<'a>(session: SessionId, name: &'a str, why: &'a str) -> Notice<'a> {
         Notice { moment: Moment::NeedsInput, session, name, agent: "claude", state: "needs-input", why }

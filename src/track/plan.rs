@@ -11,7 +11,7 @@ use crate::session::lifecycle::ConversationStart;
 use crate::session::lineage::Lineage;
 use crate::session::names;
 use crate::store::{Evidence, Surroundings};
-use wire::{AgentSessionId, RunId, SessionId, Timestamp};
+use types::{AgentSessionId, RunId, SessionId, Timestamp};
 
 #[expect(missing_debug_implementations, reason = "a trail has nothing to show")]
 pub struct Plan {

@@ -22,8 +22,8 @@ use crate::session::neighbours::maker_by_runs;
 use crate::session::publish::publish;
 use crate::session::{self};
 use crate::store::{self, Store, Tx};
-use terminal::process::{Processes, SystemProcesses};
-use wire::{AgentSessionId, EvidenceKind, Pid, ProcessId, RandomIds, Timestamp, TransitionKind};
+use pty::process::{Processes, SystemProcesses};
+use types::{AgentSessionId, EvidenceKind, Pid, ProcessId, RandomIds, Timestamp, TransitionKind};
 
 pub(super) struct Recorder {
     plan: Plan,

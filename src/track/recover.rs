@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use prices::PriceList;
+use pricing::PriceList;
 
 use super::exit_note;
 use super::follow::{Follower, News, read_title};
@@ -17,10 +17,10 @@ use crate::registry;
 use crate::remote::address;
 use crate::session::{self, publish::publish};
 use crate::store::{self, Realm, RunRow, SessionRow, Store, View};
-use system::clock::{Clock, SystemClock};
-use system::file::modified;
-use terminal::process::{Processes, SystemProcesses};
-use wire::{Pid, Timestamp};
+use os::clock::{Clock, SystemClock};
+use os::file::modified;
+use pty::process::{Processes, SystemProcesses};
+use types::{Pid, Timestamp};
 
 /// How long after a session was broken off its files are looked at. Codex and Gemini are started by a launcher: where that is
 /// killed, the agent itself may live on and answer what it was asked.
@@ -147,11 +147,11 @@ mod tests {
     use super::*;
     use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
     use crate::store::{NewRun, Surroundings, Workspace};
-    use terminal::process::Processes;
-    use wire::EvidenceKind;
-    use wire::TransitionKind;
-    use wire::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
-    use wire::{Pid, ProcessId, StartTime};
+    use pty::process::Processes;
+    use types::EvidenceKind;
+    use types::TransitionKind;
+    use types::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
+    use types::{Pid, ProcessId, StartTime};
 
     fn answer(key: &str) -> String {
         let usage = r#"{"input_tokens":1,"output_tokens":2}"#;

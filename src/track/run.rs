@@ -26,9 +26,9 @@ use crate::session::import::found;
 use crate::session::lifecycle;
 use crate::session::state::{Ending, Exit};
 use crate::store::Store;
-use system::watch::{Change, Watch};
-use terminal::process::SystemProcesses;
-use wire::{Pid, SessionId, Timestamp};
+use os::watch::{Change, Watch};
+use pty::process::SystemProcesses;
+use types::{Pid, SessionId, Timestamp};
 
 /// A database log longer than this is moved into the database by a run that has the time: the next process that opens the
 /// store reads all of it.
@@ -96,24 +96,24 @@ pub(super) fn track(
 }
 
 /// How a session ends when its agent's process ended like this.
-pub(super) fn ending(ended: terminal::ProgramEnd) -> Ending {
+pub(super) fn ending(ended: pty::ProgramEnd) -> Ending {
     let exit = match ended.exit {
-        terminal::ProgramExit::Exited(code) => Exit::Code(code),
-        terminal::ProgramExit::Killed(signal) => Exit::Signal(signal),
-        exit @ terminal::ProgramExit::NotStarted(_) => Exit::Code(exit.code().into()),
+        pty::ProgramExit::Exited(code) => Exit::Code(code),
+        pty::ProgramExit::Killed(signal) => Exit::Signal(signal),
+        exit @ pty::ProgramExit::NotStarted(_) => Exit::Code(exit.code().into()),
     };
     match ended {
-        terminal::ProgramEnd { stopped: true, .. } => Ending::stopped(exit),
-        terminal::ProgramEnd { asked: true, .. } => Ending::asked(exit),
+        pty::ProgramEnd { stopped: true, .. } => Ending::stopped(exit),
+        pty::ProgramEnd { asked: true, .. } => Ending::asked(exit),
         _ => Ending::exited(exit),
     }
 }
 
-fn in_words(ended: terminal::ProgramEnd) -> String {
+fn in_words(ended: pty::ProgramEnd) -> String {
     match ended.exit {
-        terminal::ProgramExit::Exited(code) => format!("it exited with code {code}"),
-        terminal::ProgramExit::Killed(signal) => format!("it was ended by signal {signal}"),
-        exit @ terminal::ProgramExit::NotStarted(_) => format!("it exited with code {}", exit.code()),
+        pty::ProgramExit::Exited(code) => format!("it exited with code {code}"),
+        pty::ProgramExit::Killed(signal) => format!("it was ended by signal {signal}"),
+        exit @ pty::ProgramExit::NotStarted(_) => format!("it exited with code {}", exit.code()),
     }
 }
 
@@ -297,7 +297,7 @@ impl Run {
         self.looker.sleep(now.steady, self.recorder.due(now).chain(notice).chain(self.budgets.due()))
     }
 
-    fn finish(self, ended: terminal::ProgramEnd, at: Timestamp) -> Summary {
+    fn finish(self, ended: pty::ProgramEnd, at: Timestamp) -> Summary {
         let Self { mut looker, mut recorder, notices, mut budgets, tidied, .. } = self;
         recorder.writer().begin_look();
         recorder.work_off(&mut looker);

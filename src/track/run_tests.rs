@@ -18,12 +18,12 @@ use crate::session::lifecycle::ConversationStart;
 use crate::session::lineage::Lineage;
 use crate::session::state::Phase;
 use crate::store::{Evidence, EvidenceVerdict, Filter, SessionRow, Surroundings};
-use prices::tier::Tier;
-use terminal::process::Processes;
-use wire::EndReason;
-use wire::RunId;
-use wire::{AgentSessionId, Ids, ProcessId, RandomIds};
-use wire::{Tokens, ToolKind};
+use pricing::tier::Tier;
+use pty::process::Processes;
+use types::EndReason;
+use types::RunId;
+use types::{AgentSessionId, Ids, ProcessId, RandomIds};
+use types::{Tokens, ToolKind};
 
 /// Shows the signals of a test. The files of a conversation are those whose names begin with its id.
 struct Scripted {
@@ -49,7 +49,7 @@ impl Trail for Scripted {
 
     fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf> {
         self.asked.lock().unwrap().push(id.clone());
-        let mut files = system::file::entries(&self.folder).unwrap();
+        let mut files = os::file::entries(&self.folder).unwrap();
         files.retain(|file| file.file_name().unwrap().to_str().unwrap().starts_with(&id.0));
         files.sort();
         files
@@ -239,20 +239,16 @@ fn us() -> Pid {
 }
 
 fn end(run: Run) -> Summary {
-    let ended = terminal::ProgramEnd {
-        exit: terminal::ProgramExit::Exited(0),
-        asked: false,
-        stopped: false,
-        pid: Some(us()),
-    };
+    let ended =
+        pty::ProgramEnd { exit: pty::ProgramExit::Exited(0), asked: false, stopped: false, pid: Some(us()) };
     let at = run.recorder.now().wall;
     run.finish(ended, at)
 }
 
 #[test]
 fn who_asked_a_program_to_end_decides_the_reason() {
-    use terminal::ProgramExit::{Exited, Killed};
-    use wire::EndReason;
+    use pty::ProgramExit::{Exited, Killed};
+    use types::EndReason;
     for (exit, asked, stopped, reason) in [
         (Exited(0), false, false, EndReason::Exit),
         (Killed(9), false, false, EndReason::Signal),
@@ -260,7 +256,7 @@ fn who_asked_a_program_to_end_decides_the_reason() {
         (Exited(143), true, true, EndReason::Stopped),
         (Killed(9), false, true, EndReason::Stopped),
     ] {
-        let ended = terminal::ProgramEnd { exit, asked, stopped, pid: Some(us()) };
+        let ended = pty::ProgramEnd { exit, asked, stopped, pid: Some(us()) };
         assert_eq!(ending(ended).reason, reason, "{ended:?}");
     }
 }
@@ -698,5 +694,5 @@ fn an_own_price_is_used_for_calls_from_then_on() {
         .unwrap()
         .collect::<Result<_, _>>()
         .unwrap();
-    assert_eq!(priced, [(25_000_000, prices::TABLE_VERSION.to_string()), (7_000_000, "own-".into())]);
+    assert_eq!(priced, [(25_000_000, pricing::TABLE_VERSION.to_string()), (7_000_000, "own-".into())]);
 }

@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use prices::PriceList;
+use pricing::PriceList;
 
 use super::clock::{Moment, RunClock};
 use super::departed::DepartedSession;
@@ -14,7 +14,7 @@ use crate::agent::Trail;
 use crate::session;
 use crate::session::correlate::{Correlator, Signal};
 use crate::store::Store;
-use wire::{AgentSessionId, ProcessId, SessionId};
+use types::{AgentSessionId, ProcessId, SessionId};
 
 pub(super) struct Sessions {
     /// `None` for a program that is no agent, and for an agent that ended before it was looked at.
@@ -265,7 +265,7 @@ fn file_change(known: Option<&Path>, files: &[PathBuf]) -> Option<FileChange> {
 mod tests {
     use super::super::clock::testing::ManualClock;
     use super::*;
-    use wire::{Ids, RandomIds};
+    use types::{Ids, RandomIds};
 
     fn id(name: &str) -> AgentSessionId {
         AgentSessionId(name.to_owned())

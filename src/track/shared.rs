@@ -4,8 +4,8 @@
 use std::sync::OnceLock;
 use std::sync::atomic::AtomicBool;
 
-use terminal::ProgramEnd;
-use wire::{Pid, Timestamp};
+use pty::ProgramEnd;
+use types::{Pid, Timestamp};
 
 #[derive(Debug, Default)]
 pub(super) struct SharedRun {

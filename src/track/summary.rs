@@ -6,8 +6,8 @@ use crate::home::Home;
 use crate::remote::address;
 use crate::session::{self, record::record};
 use crate::store::{RunRow, Store};
-use terminal::process::{Processes, SystemProcesses};
-use wire::{PicoDollars, SessionId, SessionRecord, Timestamp};
+use pty::process::{Processes, SystemProcesses};
+use types::{PicoDollars, SessionId, SessionRecord, Timestamp};
 
 #[derive(Debug, Default)]
 pub struct Summary {
@@ -87,7 +87,7 @@ mod tests {
     use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::World;
-    use wire::{Pid, RunId};
+    use types::{Pid, RunId};
 
     #[test]
     fn background_sessions_below_a_run_are_named_while_they_run() {

@@ -10,8 +10,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use crate::home::Home;
-use system::file::create_private;
-use system::file::{head, text_at_most};
+use os::file::create_private;
+use os::file::{head, text_at_most};
 
 /// An identity and a version are some hundred bytes.
 const MAX_NOTE: u64 = 4096;
@@ -95,7 +95,7 @@ mod tests {
         fs::write(&binary, b"\x7fELF one").unwrap();
         let identity = BinaryIdentity::of("claude", &binary).unwrap();
         create_private(&home.run()).unwrap();
-        system::file::make_pipe(&note(&home, "claude")).unwrap();
+        os::file::make_pipe(&note(&home, "claude")).unwrap();
         assert_eq!(recall(&home, "claude", &identity), None);
         remember(&home, "claude", &identity, "2.1.197");
         assert_eq!(recall(&home, "claude", &identity).as_deref(), Some("2.1.197"), "and is replaced");

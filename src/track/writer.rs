@@ -13,7 +13,7 @@ use crate::forward::{Hint, Sender, Sinks};
 use crate::home::Home;
 use crate::session;
 use crate::store::Store;
-use wire::SessionId;
+use types::SessionId;
 
 /// How often a store that was busy or full is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(2);
@@ -181,7 +181,7 @@ mod tests {
     use super::super::pending::WriteContent;
     use super::*;
     use crate::store::Error;
-    use wire::{Ids, RandomIds, Timestamp};
+    use types::{Ids, RandomIds, Timestamp};
 
     fn version(name: &str) -> PendingWrite {
         PendingWrite { at: Timestamp(0), content: WriteContent::Version(name.to_owned()) }

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use os::clock::{Clock, SystemClock};
 use rusqlite::Connection;
 use serde_json::Value;
-use system::clock::{Clock, SystemClock};
 
 use crate::sandbox::{Sandbox, output_of};
 use crate::support::scripted::await_some;

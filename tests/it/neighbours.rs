@@ -22,7 +22,7 @@ fn a_file_of_another_run_is_not_taken_for_ours_where_no_process_is_recognised() 
         (count == 3).then_some(())
     });
     // Before any process registers, one of them begins a conversation.
-    let at = system::clock::Clock::now(&system::clock::SystemClock);
+    let at = os::clock::Clock::now(&os::clock::SystemClock);
     let folder = std::fs::canonicalize(sandbox.home()).unwrap();
     let line = format!(
         r#"{{"type":"user","sessionId":"stranger","cwd":"{}","timestamp":"{at}","message":{{"content":"hi"}}}}"#,

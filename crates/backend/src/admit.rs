@@ -9,8 +9,8 @@
 //! `sync --backfill --scan` derives a call's `rev` from its tokens. Within one batch the order does not count.
 
 use super::model::Session;
-use wire::Attributes;
-use wire::Event;
+use types::Attributes;
+use types::Event;
 
 /// How far beyond the known number the next one may be.
 pub const JUMP: i64 = 100_000;

@@ -10,9 +10,9 @@ use std::path::{Path, PathBuf};
 
 use super::storage::{self, Storage};
 use super::token::{NoRandomness, Owner, Role, Token, TokenHash, new_secret};
-use system::file::create_private;
-use system::file::read_at_most;
-use wire::Timestamp;
+use os::file::create_private;
+use os::file::read_at_most;
+use types::Timestamp;
 
 /// Three tokens are some hundred bytes.
 const MAX_TOKENS: u64 = 64 << 10;

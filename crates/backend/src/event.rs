@@ -1,5 +1,5 @@
 //! A batch of events as it comes over the wire, each checked. What is not right is refused with a reason that repeats none of
-//! it ([`wire::event`] says which).
+//! it ([`types::event`] says which).
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use serde::de::{SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::value::RawValue;
 
-use wire::Event;
+use types::Event;
 
 /// An event that was refused, in the words of the answer. `id` is what the sender called it, if that could be read.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

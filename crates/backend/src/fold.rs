@@ -12,11 +12,11 @@ use uuid::Uuid;
 use super::admit::Refused;
 use super::model::{Dimensions, Quarter, Session, SumRow, ToolNumbers};
 use super::numbers::Numbers;
-use wire::Attributes;
-use wire::Event;
-use wire::EventType;
-use wire::Timestamp;
-use wire::ToolKind;
+use types::Attributes;
+use types::Event;
+use types::EventType;
+use types::Timestamp;
+use types::ToolKind;
 
 /// How an event relates to the stored one of the same id.
 #[derive(Clone, Debug, PartialEq)]

@@ -15,9 +15,9 @@ use super::fold::{Arrival, BatchPlan, Daily, SessionChange};
 use super::model::{Quarter, Session, Touched};
 use super::numbers::Numbers;
 use super::storage::Ingested;
-use wire::Attributes;
-use wire::Event;
-use wire::Timestamp;
+use types::Attributes;
+use types::Event;
+use types::Timestamp;
 
 #[derive(Debug)]
 pub struct Intake {

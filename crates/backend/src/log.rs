@@ -11,7 +11,7 @@ use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// Starts logging, `level` or more severe. Does nothing the second time.
 pub fn start(level: &str) {

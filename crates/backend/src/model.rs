@@ -19,9 +19,9 @@ pub use session::{Dimensions, Latest, Life, Session};
 pub use slot::{Moved, QUARTERS, Quarter, RowRange, SumRow, covering, moved};
 
 use super::numbers::Numbers;
-use wire::Timestamp;
-use wire::event::{Attributes, Tool};
-use wire::{EventKind, EventType};
+use types::Timestamp;
+use types::event::{Attributes, Tool};
+use types::{EventKind, EventType};
 
 /// A day of the calendar, counted from 1970-01-01. Without a zone it is one of UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -244,7 +244,7 @@ pub struct TimelineEvent {
     #[serde(rename = "type")]
     pub kind: EventKind,
     pub time: Timestamp,
-    #[serde(serialize_with = "wire::event::keep")]
+    #[serde(serialize_with = "types::event::keep")]
     pub attributes: Attributes,
 }
 

@@ -1,7 +1,7 @@
 //! The numbers that are added up: one set of them, the same for a session, a day, a model, everything.
 
-use wire::PicoDollars;
-use wire::event::Usage;
+use types::PicoDollars;
+use types::event::Usage;
 
 /// Declares the struct together with the order of its columns, so that SQL and Rust cannot drift apart.
 macro_rules! numbers {

@@ -22,7 +22,7 @@ use super::dashboard::{self, Dashboard};
 use super::limits;
 use super::storage::Storage;
 use super::timeouts::{Timeouts, WriteTimeout};
-use system::clock::SystemClock;
+use os::clock::SystemClock;
 
 /// The pause after a failed accept: out of descriptors or memory, other connections must end first.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

@@ -11,7 +11,7 @@ use super::numbers::{CARRY, Numbers};
 use super::seqs::Seqs;
 use super::storage::Error;
 use super::token::{Owner, Role, Token, TokenHash};
-use wire::Timestamp;
+use types::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Dialect {

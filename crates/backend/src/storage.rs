@@ -15,8 +15,8 @@ use super::model::{
     SessionFilter, SessionPage, SpendingRow, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
 };
 use super::token::{Owner, Token, TokenHash};
-use wire::Event;
-use wire::Timestamp;
+use types::Event;
+use types::Timestamp;
 
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {

@@ -5,9 +5,9 @@ use std::fmt;
 use sha2::{Digest, Sha256};
 use subtle::ConstantTimeEq;
 
-use wire::Timestamp;
-use wire::hex::hex;
-use wire::spelled;
+use types::Timestamp;
+use types::hex::hex;
+use types::spelled;
 
 spelled!(
     /// What a token is for.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 
-use wire::{PicoDollars, Timestamp};
+use types::{PicoDollars, Timestamp};
 
 pub mod length;
 pub mod shell;

@@ -1,6 +1,6 @@
 //! How a session stands, in one word: the same one in tables, sheets and pages.
 
-use wire::{EndReason, Status};
+use types::{EndReason, Status};
 
 /// Its status, or how it came to it where that says more. Programs read both, apart from each other.
 pub fn word(status: Status, reason: Option<EndReason>) -> &'static str {

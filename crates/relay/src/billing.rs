@@ -2,7 +2,7 @@
 
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use wire::Billing;
+use types::Billing;
 
 use crate::meter::Api;
 

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use bytes::Bytes;
 use http::{HeaderMap, Method};
-use wire::{Billing, Pid, Timestamp};
+use types::{Billing, Pid, Timestamp};
 
 use crate::meter::{Api, Metered};
 use crate::peer;

@@ -5,8 +5,8 @@ use std::time::Instant;
 
 use bytes::Bytes;
 use http::{HeaderMap, StatusCode};
-use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use types::Timestamp;
 
 use crate::activity::Open;
 use crate::body::{Upload, kept};

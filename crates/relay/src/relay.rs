@@ -8,7 +8,7 @@ use bytes::Bytes;
 use http::header::{HeaderName, HeaderValue};
 use http::{Extensions, Method, Response, StatusCode, Version, request};
 use hyper::body::{Body, Incoming};
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 use crate::billing::billing_of;
 use crate::body::{AnswerBody, RequestBody, Upload};

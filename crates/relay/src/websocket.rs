@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
 use crate::activity::Open;

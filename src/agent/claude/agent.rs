@@ -16,10 +16,10 @@ use crate::agent::{
 };
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
-use system::file::read_at_most;
-use terminal::process::Processes;
-use terminal::screen::ScreenView;
-use wire::{AgentSessionId, Pid};
+use os::file::read_at_most;
+use pty::process::Processes;
+use pty::screen::ScreenView;
+use types::{AgentSessionId, Pid};
 
 #[derive(Debug)]
 pub struct Claude;

@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
-use wire::{AgentSessionId, CallKind};
+use types::{AgentSessionId, CallKind};
 
 use super::shape::Content;
 use crate::agent::CallIdentity;

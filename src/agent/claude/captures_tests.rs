@@ -11,7 +11,7 @@ use crate::agent::recordings::{
     Counted, besides_usage, count_all, pieces_readers_and_restarts_change_nothing, read_whole, usage,
 };
 use crate::meter::line::Lines;
-use wire::Tokens;
+use types::Tokens;
 
 fn lines(state: Option<&str>) -> Box<dyn Lines + Send> {
     Box::new(ClaudeLines::new(state))

@@ -6,8 +6,8 @@ use super::lines::ClaudeLines;
 use crate::meter::line::{Harvest, Lines};
 
 use crate::meter::record::Fact;
-use wire::PicoDollars;
-use wire::Tokens;
+use types::PicoDollars;
+use types::Tokens;
 
 #[test]
 fn cost_state_lines_agree_with_our_sums() {
@@ -26,7 +26,7 @@ fn cost_state_lines_agree_with_our_sums() {
             tokens.cache_read += usage.tokens.cache_read;
             tokens.cache_write_5m += usage.tokens.cache_write_5m;
             tokens.cache_write_1h += usage.tokens.cache_write_1h;
-            cost.0 += prices::cost(&usage.model, &usage.tokens, usage.tier).unwrap().0;
+            cost.0 += pricing::cost(&usage.model, &usage.tokens, usage.tier).unwrap().0;
         }
         let line: Value = serde_json::from_str(line).unwrap();
         if line["type"] != "cost-state" {

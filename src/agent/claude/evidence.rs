@@ -9,9 +9,9 @@ use super::shape::{self, Content, Line, Message, Text};
 use crate::agent::live::PublishedStatus;
 use crate::agent::loose::Loose;
 use crate::session::correlate::{Beginning, HistoryEntry, RegistryEntry};
-use wire::AgentSessionId;
-use wire::Timestamp;
-use wire::{Pid, StartTime};
+use types::AgentSessionId;
+use types::Timestamp;
+use types::{Pid, StartTime};
 
 /// How much of a file's start decides how it begins. Why 256 KiB: the first message comes within some hundred bytes
 /// unless a pasted image precedes the rest of it. A longer file without one holds a message all the same.

@@ -8,9 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 use crate::agent::{SessionFile, SessionFiles};
-use system::file::{entries, is_absent};
-use wire::AgentSessionId;
-use wire::Pid;
+use os::file::{entries, is_absent};
+use types::AgentSessionId;
+use types::Pid;
 
 /// A project folder's name is cut here and gets a hash.
 const MAX_SLUG: usize = 200;

@@ -11,7 +11,7 @@ use std::os::unix::ffi::OsStrExt;
 use super::flags::{self, Arity, Flag, Meaning};
 use crate::agent::args::looks_like_a_flag;
 use crate::agent::{Conversation, Invocation, InvocationKind};
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 /// Whether the agent's global configuration may open the agents view instead of a prompt. Finding the name suffices: the
 /// file can be large, is read on the way to exec, and a wrong yes only means that no id is added.

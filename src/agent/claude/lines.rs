@@ -17,10 +17,10 @@ use super::view;
 use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Usage};
 use crate::meter::title::{Title, TitleSource};
-use prices::tier::Tier;
-use wire::AgentSessionId;
-use wire::Timestamp;
-use wire::Tokens;
+use pricing::tier::Tier;
+use types::AgentSessionId;
+use types::Timestamp;
+use types::Tokens;
 
 /// Reads one session file, or one sub-agent's file.
 #[derive(Debug, Default)]

@@ -1,5 +1,5 @@
 use super::*;
-use wire::ToolKind;
+use types::ToolKind;
 
 fn read(lines: &[&str]) -> Harvest {
     let mut reader = ClaudeLines::new(None);

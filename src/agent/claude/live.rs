@@ -17,9 +17,9 @@ use super::trail::{MAX_ENTRY, PROGRAM};
 use super::view;
 use crate::agent::InvocationKind;
 use crate::agent::live::{Published, TurnKind, TurnMark};
-use system::file::read_at_most;
-use terminal::process::Processes;
-use wire::{Pid, Timestamp};
+use os::file::read_at_most;
+use pty::process::Processes;
+use types::{Pid, Timestamp};
 
 /// An entry is rewritten in place, so a reader may find it empty; the writer takes microseconds.
 const TRIES: usize = 4;

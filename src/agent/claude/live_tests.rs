@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::agent::live::PublishedStatus;
-use wire::{AgentSessionId, StartTime};
+use types::{AgentSessionId, StartTime};
 
 fn kinds(file: &str) -> Vec<TurnKind> {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude").join(file);

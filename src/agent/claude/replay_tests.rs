@@ -7,10 +7,10 @@ use serde_json::Value;
 
 use super::evidence;
 use crate::session::correlate::{Beginning, Correlator, Decision, Method, NewSessionFile, SETTLE, Signal};
-use wire::AgentSessionId;
-use wire::Timestamp;
-use wire::{EvidenceKind, TransitionKind};
-use wire::{Pid, ProcessId, StartTime};
+use types::AgentSessionId;
+use types::Timestamp;
+use types::{EvidenceKind, TransitionKind};
+use types::{Pid, ProcessId, StartTime};
 
 #[derive(Clone, Copy, PartialEq)]
 enum Registry {

@@ -10,7 +10,7 @@ use super::files::ClaudeFiles;
 use super::version;
 use crate::agent::own_settings::{base_url, http_proxy_in_the_way, is_on, json_with, upwards};
 use crate::agent::{ProxyLead, ProxyRoute, ProxyStart};
-use system::file::entries;
+use os::file::entries;
 
 pub(super) const FIRST_PARTY: &str = "https://api.anthropic.com";
 

@@ -11,7 +11,7 @@ use unicode_width::UnicodeWidthChar;
 
 use crate::agent::dialog::ScreenDialog;
 use crate::agent::live::{Composer, ScreenReading, Shown};
-use terminal::screen::{CellRange, ScreenView};
+use pty::screen::{CellRange, ScreenView};
 
 pub(super) fn read(screen: &ScreenView) -> ScreenReading {
     let layout = Layout::of(&screen.rows);

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use super::shape::Text;
 use crate::agent::tool_text::{MAX_NAME, MAX_PATH, cut, line_count};
 use crate::meter::record::{Fact, Record, Tool};
-use wire::Timestamp;
-use wire::ToolKind;
+use types::Timestamp;
+use types::ToolKind;
 
 /// Bounds the stored state, together with the longest name and path. Why 256: one answer starts some tens of tools at most, and each is answered before the next turn. Older
 /// entries are leftovers of killed runs; the oldest go first.

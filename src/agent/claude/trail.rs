@@ -14,14 +14,14 @@ use crate::agent::read_stamps::ReadStamps;
 use crate::agent::trail::{Seen, Trail};
 use crate::meter::line::Lines;
 use crate::session::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry, Signal};
-use system::clock::{Clock, SystemClock};
-use system::file;
-use system::file::{TICK, entries, modified, open_regular, read_at_most};
-use system::watch::WatchScope;
-use terminal::process::Processes;
-use wire::AgentSessionId;
-use wire::Timestamp;
-use wire::{Pid, ProcessId};
+use os::clock::{Clock, SystemClock};
+use os::file;
+use os::file::{TICK, entries, modified, open_regular, read_at_most};
+use os::watch::WatchScope;
+use pty::process::Processes;
+use types::AgentSessionId;
+use types::Timestamp;
+use types::{Pid, ProcessId};
 
 /// A history that grew by more than this since the last look is read from its end: nobody types that much.
 const MAX_HISTORY: u64 = 1024 * 1024;

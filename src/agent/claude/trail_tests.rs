@@ -6,8 +6,8 @@ use std::time::UNIX_EPOCH;
 
 use super::*;
 use crate::agent::process_table::ProcessTable;
-use terminal::process::Running;
-use wire::StartTime;
+use pty::process::Running;
+use types::StartTime;
 
 const LAUNCHER: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
 const CHILD: ProcessId = ProcessId { pid: Pid(11), start: StartTime(2) };
@@ -249,7 +249,7 @@ fn pipes_in_place_of_files_hide_no_entry_of_the_registry() {
     {
         let path = stage.root.path().join(name);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
-        system::file::make_pipe(&path).unwrap();
+        os::file::make_pipe(&path).unwrap();
     }
     stage.put("sessions/10.json", &entry(LAUNCHER, "one", ""));
     assert_eq!(stage.registered(), [(10, "one".to_owned())]);

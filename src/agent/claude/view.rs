@@ -11,8 +11,8 @@ use super::lines::is_prompt;
 use super::shape::{Block, Content, Line, Message, Text};
 use crate::agent::transcript::{Forwards, Item, ItemKind, Threaded, one_line};
 use crate::meter::form::Opened;
-use system::file::open_regular;
-use wire::{AgentSessionId, Timestamp};
+use os::file::open_regular;
+use types::{AgentSessionId, Timestamp};
 
 /// The text that Claude writes where no answer was asked for.
 const FILLER: &str = "No response requested.";

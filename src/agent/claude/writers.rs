@@ -15,9 +15,9 @@ use crate::agent::live::Writer;
 use crate::agent::writers::{background, foreground, named_by_command};
 use crate::agent::{Agent, Var};
 use crate::session::correlate::RegistryEntry;
-use system::file::{entries, read_at_most};
-use terminal::process::Processes;
-use wire::{AgentSessionId, Pid};
+use os::file::{entries, read_at_most};
+use pty::process::Processes;
+use types::{AgentSessionId, Pid};
 
 /// An entry is rewritten in place, several times a turn, within microseconds.
 const TORN: Duration = Duration::from_millis(2);

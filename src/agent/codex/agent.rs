@@ -19,10 +19,10 @@ use crate::agent::{
 use crate::meter::line::Lines;
 use crate::meter::title::Title;
 use crate::session::lookup::Foreign;
-use system::file::read_at_most;
-use terminal::process::{Processes, SystemProcesses};
-use wire::AgentSessionId;
-use wire::Pid;
+use os::file::read_at_most;
+use pty::process::{Processes, SystemProcesses};
+use types::AgentSessionId;
+use types::Pid;
 
 #[derive(Debug)]
 pub struct Codex;
@@ -226,7 +226,7 @@ pub(super) fn daemon(files: &CodexFiles, processes: &dyn Processes) -> Option<Pi
 mod tests {
     use super::*;
     use std::ffi::OsStr;
-    use wire::StartTime;
+    use types::StartTime;
 
     fn words(line: &str) -> Vec<OsString> {
         line.split_whitespace().map(OsString::from).collect()

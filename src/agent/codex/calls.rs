@@ -12,7 +12,7 @@ use std::borrow::Cow;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use wire::{AgentSessionId, CallKind};
+use types::{AgentSessionId, CallKind};
 
 use super::shape::Text;
 use crate::agent::CallIdentity;

@@ -15,7 +15,7 @@ use crate::agent::recordings::{
 };
 use crate::meter::line::Lines;
 use crate::meter::record::Fact;
-use wire::Tokens;
+use types::Tokens;
 
 fn lines(state: Option<&str>) -> Box<dyn Lines + Send> {
     Box::new(CodexLines::new(state))

@@ -7,9 +7,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use super::files::{CodexFiles, rollouts_in, thread_of};
 use super::head::Head;
-use system::clock::{Clock, SystemClock};
-use wire::AgentSessionId;
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use types::AgentSessionId;
+use types::Timestamp;
 
 /// A folder that changed less than this ago may change again without a new time: the kernel's clock ticks in
 /// milliseconds.

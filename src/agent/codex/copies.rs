@@ -11,7 +11,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use wire::Timestamp;
+use types::Timestamp;
 
 /// A pause before a turn that ends the copied lines, in milliseconds. Why 75: copied lines were measured at most 12 ms apart on
 /// a loaded machine, and the quickest turn (`/fork` with a prompt behind it) came 108 ms after them.

@@ -16,9 +16,9 @@ use uuid::Uuid;
 
 use crate::agent::{SessionFile, SessionFiles};
 use crate::meter::title::{Title, TitleSource};
-use system::file::{entries, tail};
-use wire::AgentSessionId;
-use wire::Timestamp;
+use os::file::{entries, tail};
+use types::AgentSessionId;
+use types::Timestamp;
 
 /// The agent's own folder: `$CODEX_HOME`, else `~/.codex`.
 #[derive(Clone, Debug, PartialEq, Eq)]

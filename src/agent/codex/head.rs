@@ -4,8 +4,8 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
 use super::shape::{Line, Meta};
-use system::file::open_regular;
-use wire::AgentSessionId;
+use os::file::open_regular;
+use types::AgentSessionId;
 
 /// The first line holds the whole base prompt, 23 kB when this was written; none is this long.
 const MAX_FIRST_LINE: u64 = 4 * 1024 * 1024;
@@ -61,7 +61,7 @@ mod tests {
     fn a_pipe_in_place_of_a_rollout_is_not_waited_for() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rollout.jsonl");
-        system::file::make_pipe(&path).unwrap();
+        os::file::make_pipe(&path).unwrap();
         assert_eq!(Head::read(&path), None);
     }
 

@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use crate::agent::args::{self, Arity, Flag, Item, flag};
 use crate::agent::{Conversation, Invocation, InvocationKind};
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 /// Flags of the interactive command, `exec`, `review`, `resume` and `fork` together: no flag has two meanings.
 static FLAGS: [Flag; 42] = [

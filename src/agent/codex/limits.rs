@@ -6,8 +6,8 @@ use serde_json::value::RawValue;
 
 use super::shape::Text;
 use crate::meter::quota::QuotaReport;
-use wire::event::Source;
-use wire::{Timestamp, Utilization};
+use types::event::Source;
+use types::{Timestamp, Utilization};
 
 #[derive(Debug, Default, Deserialize)]
 struct RateLimits<'a> {

@@ -23,10 +23,10 @@ use super::tools::{self, CallOrigin, Waiting};
 use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Usage};
 use crate::meter::title::Title;
-use prices::tier::Tier;
-use wire::AgentSessionId;
-use wire::Timestamp;
-use wire::Tokens;
+use pricing::tier::Tier;
+use types::AgentSessionId;
+use types::Timestamp;
+use types::Tokens;
 
 /// Reads one rollout.
 #[derive(Debug, Default)]

@@ -1,6 +1,6 @@
 use super::*;
 use crate::meter::record::Tool;
-use wire::ToolKind;
+use types::ToolKind;
 
 fn meta(extra: &str) -> String {
     format!(

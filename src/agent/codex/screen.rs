@@ -9,7 +9,7 @@
 
 use crate::agent::dialog::ScreenDialog;
 use crate::agent::live::{Composer, ScreenReading, Shown};
-use terminal::screen::ScreenView;
+use pty::screen::ScreenView;
 
 pub(super) fn read(view: &ScreenView) -> ScreenReading {
     let rows: Vec<&str> = view.rows.iter().map(String::as_str).collect();

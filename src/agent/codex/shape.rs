@@ -12,7 +12,7 @@ use serde_json::value::RawValue;
 use super::limits;
 use crate::agent::loose::Loose;
 use crate::meter::quota::QuotaReport;
-use wire::Timestamp;
+use types::Timestamp;
 
 /// A text of the line itself, copied only where it holds escapes.
 pub(super) type Text<'a> = Loose<Cow<'a, str>>;

@@ -12,8 +12,8 @@ use serde_json::value::RawValue;
 use super::shape::{Item, Text};
 use crate::agent::tool_text::{MAX_NAME, MAX_PATH, cut, line_count};
 use crate::meter::record::{Fact, Record, Tool};
-use wire::Timestamp;
-use wire::ToolKind;
+use types::Timestamp;
+use types::ToolKind;
 
 /// Bounds the stored state, together with the longest name and path. Why 256: one answer calls some tens of tools at most. Older entries are leftovers of killed runs and of
 /// commands that never end; the oldest go first.

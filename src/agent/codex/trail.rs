@@ -27,13 +27,13 @@ use crate::agent::trail::{Seen, Trail};
 use crate::meter::line::Lines;
 use crate::meter::title::Title;
 use crate::session::correlate::{Method, Signal, Thread};
-use system::clock::{Clock, SystemClock};
-use system::file::{Stamp, TICK};
-use terminal::process::{OpenFile, Processes};
-use wire::AgentSessionId;
-use wire::Pid;
-use wire::ProcessId;
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use os::file::{Stamp, TICK};
+use pty::process::{OpenFile, Processes};
+use types::AgentSessionId;
+use types::Pid;
+use types::ProcessId;
+use types::Timestamp;
 
 /// How often, and for how long after the start, the first lock is looked for. `exec` answered at once holds it for 60 ms.
 const EARLY: Duration = Duration::from_millis(20);

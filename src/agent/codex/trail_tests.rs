@@ -6,7 +6,7 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::*;
-use wire::{Pid, StartTime};
+use types::{Pid, StartTime};
 
 const LAUNCHER: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
 const NATIVE: ProcessId = ProcessId { pid: Pid(11), start: StartTime(1) };

@@ -4,7 +4,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use super::shape::peek;
-use system::file::open_regular;
+use os::file::open_regular;
 
 /// What is read at once.
 const CHUNK: usize = 64 * 1024;

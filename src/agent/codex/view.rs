@@ -15,7 +15,7 @@ pub fn items(line: &[u8]) -> Vec<Item> {
         Some("compacted") => Some(ItemKind::Note("conversation compacted")),
         _ => None,
     };
-    let at = line.timestamp.0.as_deref().and_then(wire::Timestamp::parse);
+    let at = line.timestamp.0.as_deref().and_then(types::Timestamp::parse);
     kind.map(|kind| Item { at, kind }).into_iter().collect()
 }
 

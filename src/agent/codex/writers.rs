@@ -12,8 +12,8 @@ use crate::agent::live::Writer;
 use crate::agent::neighbours::Program;
 use crate::agent::writers::{background, foreground};
 use crate::agent::{Agent, Live, Var};
-use terminal::process::{OpenFile, Processes};
-use wire::{AgentSessionId, Pid};
+use pty::process::{OpenFile, Processes};
+use types::{AgentSessionId, Pid};
 
 /// An npm package around a native program; the shared background server is a copy of that.
 const PROGRAM: Program = Program { names: &["codex"], folders: &["/@openai/codex"] };

@@ -16,7 +16,7 @@ use crate::agent::{
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::session::lookup::Foreign;
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 #[derive(Debug)]
 pub struct Gemini;

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use wire::CallKind;
+use types::CallKind;
 
 use crate::agent::CallIdentity;
 

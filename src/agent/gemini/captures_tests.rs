@@ -14,7 +14,7 @@ use crate::agent::recordings::{
 };
 use crate::meter::form::{Followed, Opened};
 use crate::meter::line::Lines;
-use wire::Tokens;
+use types::Tokens;
 
 fn lines(state: Option<&str>) -> Box<dyn Lines + Send> {
     Box::new(GeminiLines::new(state))

@@ -8,8 +8,8 @@ use serde_json::value::RawValue;
 
 use super::shape::{self, Line};
 use crate::session::correlate::{TextFingerprint, Typed};
-use wire::AgentSessionId;
-use wire::Timestamp;
+use types::AgentSessionId;
+use types::Timestamp;
 
 /// The file is being rewritten, or is not the agent's.
 #[derive(Debug, PartialEq, Eq)]

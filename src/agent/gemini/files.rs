@@ -17,10 +17,10 @@ use sha2::{Digest, Sha256};
 
 use crate::agent::{SessionFile, SessionFiles};
 use crate::meter::form::Form;
-use system::file::{entries, head, open_regular, text_at_most};
-use wire::AgentSessionId;
-use wire::Timestamp;
-use wire::hex::hex;
+use os::file::{entries, head, open_regular, text_at_most};
+use types::AgentSessionId;
+use types::Timestamp;
+use types::hex::hex;
 
 /// Longest first line that is read. One is some 300 bytes; with the folders of a workspace in it, some more.
 const MAX_HEADER: u64 = 64 * 1024;
@@ -357,7 +357,7 @@ mod tests {
             assert_eq!(of_conversation(vec![path.clone()], &id).len(), usize::from(known), "{text}");
         }
         fs::remove_file(&path).unwrap();
-        system::file::make_pipe(&path).unwrap();
+        os::file::make_pipe(&path).unwrap();
         assert_eq!(header(&path), None, "a pipe is not waited for");
     }
 
@@ -383,7 +383,7 @@ mod tests {
     fn pipes_in_place_of_files_are_not_waited_for() {
         let home = tempfile::tempdir().unwrap();
         for name in ["projects.json", "chat.jsonl"] {
-            system::file::make_pipe(&home.path().join(name)).unwrap();
+            os::file::make_pipe(&home.path().join(name)).unwrap();
         }
         assert_eq!(GeminiFiles::at(home.path()).project(Path::new("/home/dev")), None);
         assert!(header(&home.path().join("chat.jsonl")).is_none());

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use crate::agent::args::{self, Arity, Flag, Item, flag};
 use crate::agent::{Conversation, Invocation, InvocationKind};
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 static FLAGS: [Flag; 29] = [
     flag(&["--debug", "-d"], Arity::None),

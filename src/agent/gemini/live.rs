@@ -8,9 +8,9 @@ use super::shape::{self, Line};
 use super::{Gemini, screen, writers};
 use crate::agent::Var;
 use crate::agent::live::{Live, ScreenReading, TurnKind, TurnMark, Writer};
-use terminal::process::Processes;
-use terminal::screen::ScreenView;
-use wire::{AgentSessionId, Timestamp};
+use pty::process::Processes;
+use pty::screen::ScreenView;
+use types::{AgentSessionId, Timestamp};
 
 impl Live for Gemini {
     fn writers(&self, var: Var<'_>, conversation: &AgentSessionId, processes: &dyn Processes) -> Vec<Writer> {

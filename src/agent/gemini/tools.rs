@@ -7,8 +7,8 @@ use super::shape::Text;
 use crate::agent::loose::Loose;
 use crate::agent::tool_text::{MAX_NAME, MAX_PATH, cut};
 use crate::meter::record::{Fact, Record, Tool};
-use wire::Timestamp;
-use wire::ToolKind;
+use types::Timestamp;
+use types::ToolKind;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]

@@ -20,12 +20,12 @@ use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::session::correlate::{Method, Signal, Trace};
-use system::clock::{Clock, SystemClock};
-use system::file::{Stamp, TICK, head, modified, open_regular};
-use terminal::process::Processes;
-use wire::AgentSessionId;
-use wire::ProcessId;
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use os::file::{Stamp, TICK, head, modified, open_regular};
+use pty::process::Processes;
+use types::AgentSessionId;
+use types::ProcessId;
+use types::Timestamp;
 
 /// Bytes read of a file in one look. A longer line is a replay, which is no evidence.
 const CHUNK: u64 = 4 * 1024 * 1024;

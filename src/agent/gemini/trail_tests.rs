@@ -7,8 +7,8 @@ use std::io::Write as _;
 use super::*;
 use crate::agent::process_table::ProcessTable;
 use crate::session::correlate::{Maker, TextFingerprint, Typed};
-use terminal::process::Running;
-use wire::{Pid, StartTime};
+use pty::process::Running;
+use types::{Pid, StartTime};
 
 const AGENT: ProcessId = ProcessId { pid: Pid(10), start: StartTime(1) };
 

@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use super::shape::{self, Line, Text};
 use super::tools::Call;
 use crate::agent::transcript::{Entry, Item, ItemKind, Message, one_line};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// How a line changes the conversation. Broken and irrelevant lines do not.
 pub(super) fn entry(line: &[u8]) -> Option<Entry> {

@@ -7,8 +7,8 @@ use super::trail::PROGRAM;
 use crate::agent::live::Writer;
 use crate::agent::writers::{foreground, named_by_command};
 use crate::agent::{Agent, Var};
-use terminal::process::Processes;
-use wire::AgentSessionId;
+use pty::process::Processes;
+use types::AgentSessionId;
 
 pub(super) fn writers(
     _var: Var<'_>,

@@ -26,9 +26,9 @@ use backend::sqlite::Sqlite;
 use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash, new_key, new_secret};
 use backend::{self, Backend, Options};
-use system::clock::{Clock, SystemClock};
-use system::file::{read_at_most, text_at_most};
-use wire::SessionRecord;
+use os::clock::{Clock, SystemClock};
+use os::file::{read_at_most, text_at_most};
+use types::SessionRecord;
 
 /// The hidden command that the detached process runs.
 const COMMAND: &str = "demo-backend";

@@ -27,9 +27,9 @@ use crate::report::title;
 use crate::report::unwrapped;
 use crate::store::{Filter, ListedSession, Sort, Store};
 use human::text::shorten;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
+use types::{Status, Timestamp};
 use unicode_width::UnicodeWidthStr;
-use wire::{Status, Timestamp};
 
 /// What was chosen: a session, by its id.
 pub(super) enum Picked {
@@ -59,7 +59,7 @@ pub(super) fn pick(home: &Home) -> anyhow::Result<Picked> {
     }
     };
     let mut sessions = SessionList::load(home)?;
-    if !terminal::on_terminal() {
+    if !pty::on_terminal() {
         return Err(without_terminal().into());
     }
     if sessions.is_empty() {
@@ -156,7 +156,7 @@ impl<'a> SessionList<'a> {
         let text = match read.map(|subject| (subject.page(PageStart::Last, PREVIEWED), subject.agent)) {
             Ok((Ok(Some(page)), agent)) => {
                 let style = Style { colour: false, columns: usize::MAX };
-                Drawing::new(style, system::zone::local(), &agent).page(&page.items, now)
+                Drawing::new(style, os::zone::local(), &agent).page(&page.items, now)
             }
             Ok((Ok(None), _)) => "Nothing has been said yet.".to_owned(),
             Ok((Err(error), _)) => error.to_string(),
@@ -362,7 +362,7 @@ mod tests {
         for (agent, conversation, offered) in [
             ("claude", Some("a"), true),
             ("claude", None, false),
-            (wire::DEMO, Some("b"), false),
+            (types::DEMO, Some("b"), false),
             ("an-agent-of-another-codemie", Some("c"), false),
         ] {
             let begin = RunStart { agent: agent.into(), ..world.begin(ConversationStart::Fresh) };

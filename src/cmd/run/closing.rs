@@ -16,10 +16,10 @@ use crate::store::{self, Store, View};
 use crate::track::RunTotal;
 use human::shell;
 use human::text::shorten;
-use prices::unpriced;
-use wire::PicoDollars;
-use wire::SessionRecord;
-use wire::Timestamp;
+use pricing::unpriced;
+use types::PicoDollars;
+use types::SessionRecord;
+use types::Timestamp;
 
 /// What one run added to a session that was there before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -250,7 +250,7 @@ mod tests {
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::{World, agent_session, binding, usage};
     use crate::store::FileId;
-    use wire::{RunId, SessionId};
+    use types::{RunId, SessionId};
 
     const WIDE: usize = 200;
 

@@ -60,7 +60,7 @@ pub(super) fn browse(
             }
             Choice::None => return Ok(Some(ExitCode::SUCCESS)),
             Choice::End(signal) => {
-                terminal::die_of(signal);
+                pty::die_of(signal);
                 return Ok(Some(ExitCode::FAILURE));
             }
         }

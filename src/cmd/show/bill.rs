@@ -7,7 +7,7 @@ use crate::output::table::{Column, Table};
 use crate::report::bill::{Bill, BilledSum};
 use crate::report::details::SessionDetails;
 use crate::report::quota::QuotaUse;
-use wire::Utilization;
+use types::Utilization;
 
 /// What the transcript holds, and below it what only the proxy saw, by kind.
 pub(super) fn table(bill: &Bill, unpriced: &[String]) -> Table {

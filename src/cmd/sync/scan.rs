@@ -14,7 +14,7 @@ use crate::home::Home;
 use crate::output::progress::Bar;
 use crate::store::{Outgoing, Store};
 use human::counted;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// Events held at a time; one conversation may be more.
 const AT_ONCE: usize = 5000;

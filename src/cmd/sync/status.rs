@@ -13,7 +13,7 @@ use crate::output::{Colour, Style, json};
 use crate::store::{Error, Fate, SinkCount, SinkRow, Store};
 use human::counted;
 use human::text::clean;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// Dead letters that are named; the rest are counted.
 const NAMED: usize = 20;
@@ -93,7 +93,7 @@ fn draw(states: &[State], style: Style) -> String {
     if states.is_empty() {
         return "Nothing is sent: no backend is set up. `codemie config set backend.url ADDRESS` does that.\n".into();
     }
-    let (zone, now) = (system::zone::local(), SystemClock.now());
+    let (zone, now) = (os::zone::local(), SystemClock.now());
     let mut text = String::new();
     for State { row, count, address, dead, before } in states {
         let title = style.paint(&row.name, Colour::Heading);

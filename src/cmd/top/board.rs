@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::fullscreen::{Key, edit};
 use crate::output::Colour;
 use crate::report::top::TopSession;
-use wire::{Activity, RunId, Timestamp};
+use types::{Activity, RunId, Timestamp};
 
 /// What a key asks for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -265,7 +265,7 @@ pub(super) mod tests {
     use crate::report::context::ContextFill;
     use crate::report::list::SessionLine;
     use crate::store::{ListedSession, PicoDollars};
-    use wire::{LiveState, Status};
+    use types::{LiveState, Status};
 
     pub(in crate::cmd::top) const NOW: Timestamp = Timestamp(1_794_830_400_000);
 

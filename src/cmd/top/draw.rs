@@ -19,7 +19,7 @@ use crate::report::context::ContextFill;
 use crate::report::statusline::Amount;
 use crate::report::top::{TopDetails, TopSession};
 use human::text::{clean, shorten};
-use wire::{Activity, Status, Timestamp};
+use types::{Activity, Status, Timestamp};
 
 /// With fewer rows nothing more is shown of the chosen session.
 const ROWS_WITH_DETAILS: u16 = 14;

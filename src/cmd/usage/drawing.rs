@@ -12,8 +12,8 @@ use crate::output::{Colour, Style};
 use crate::report::plan::PlanWorth;
 use crate::report::usage::{By, ForeignUsage, UsageReport, UsageRow};
 use human::text::clean;
-use prices::unpriced;
-use wire::Timestamp;
+use pricing::unpriced;
+use types::Timestamp;
 
 /// A row of what belongs to none.
 const NONE: &str = "(none)";
@@ -283,7 +283,7 @@ impl Drawing<'_> {
 
 /// Every digit there is, points below points.
 fn exact_costs<'a>(
-    amounts: impl IntoIterator<Item = Option<(wire::PicoDollars, &'a [String])>>,
+    amounts: impl IntoIterator<Item = Option<(types::PicoDollars, &'a [String])>>,
 ) -> Vec<String> {
     let amounts: Vec<_> = amounts.into_iter().flatten().collect();
     let decimals = |text: &str| text.split_once('.').map_or(0, |(_, decimals)| decimals.len());

@@ -6,7 +6,7 @@ use super::drawing::quoted;
 use super::*;
 use crate::report::plan::PlanWorth;
 use crate::report::usage::{CommitLabel, ForeignUsage, SessionLabel, Tally, UsageRow};
-use wire::{PicoDollars, Timestamp};
+use types::{PicoDollars, Timestamp};
 
 fn row(key: &str, calls: i64, pico: i64, unpriced: &[&str]) -> UsageRow {
     UsageRow {

@@ -6,7 +6,7 @@ use crate::agent::transcript::{Item, ItemKind};
 use crate::output::{Colour, Style};
 use human::text::clean_lines;
 use human::text::shorten;
-use wire::Timestamp;
+use types::Timestamp;
 
 /// Remembers who spoke last, so that the next page goes on where this one ended.
 pub(in crate::cmd) struct Drawing {

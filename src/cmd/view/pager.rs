@@ -32,13 +32,13 @@ pub(super) fn page(text: &str, paging: Paging, at_end: bool) -> io::Result<bool>
         Err(error) => return Err(error),
     };
     // ^C is for the pager.
-    terminal::ignore_interrupt();
+    pty::ignore_interrupt();
     if let Some(stdin) = child.stdin.take() {
         // Who leaves it early has seen enough.
         let _ = Screen::new(stdin, true).write_all(text.as_bytes());
     }
     let ended = child.wait();
-    terminal::interrupt_as_ever();
+    pty::interrupt_as_ever();
     // A shell that cannot find it.
     ended.map(|status| status.code() != Some(127))
 }

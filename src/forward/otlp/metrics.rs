@@ -10,8 +10,8 @@ use super::message::{
 use super::{nanos, scope};
 use crate::registry;
 use crate::store::{Error, ModelSum, Outgoing, SessionRow, ToolSum, View};
-use wire::Timestamp;
-use wire::plain;
+use types::Timestamp;
+use types::plain;
 
 /// Name, unit, description. `gen_ai.client.token.usage` is the conventions' own name; they have no sum for the rest.
 const TOKENS: [&str; 3] = ["gen_ai.client.token.usage", "{token}", "Tokens used, input including cache"];

@@ -19,7 +19,7 @@ use super::identity::Identity;
 use super::sink::Sink;
 use crate::config::delivery::{self, Secret};
 use crate::store::{Error, Outgoing, View};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// A collector's name as a sink.
 pub const OTLP: &str = "otlp";

@@ -102,7 +102,7 @@ struct PicoDollarsOf(i64);
 
 impl std::fmt::Display for PicoDollarsOf {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        wire::PicoDollars(1_000_000 * self.0).dollars().fmt(f)
+        types::PicoDollars(1_000_000 * self.0).dollars().fmt(f)
     }
 }
 

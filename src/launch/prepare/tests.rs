@@ -2,7 +2,7 @@ use super::*;
 use crate::launch::{Labels, RUN_VARIABLE};
 use crate::registry;
 use crate::store::EvidenceVerdict;
-use wire::{RandomIds, Timestamp};
+use types::{RandomIds, Timestamp};
 
 const NOW: Timestamp = Timestamp(1_794_819_900_000);
 

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use crate::project::head::{Move, MoveKind, Worktree, is_zero, places};
 use crate::store::SpentCall;
-use wire::Timestamp;
+use types::Timestamp;
 
 /// As many of the latest commits are looked up by their patches.
 const MOST_COMMITS: usize = 1000;

@@ -21,11 +21,11 @@ use crate::scan::Scanner;
 use crate::store::{self, CommitFacts, Filter, Place, Show, Span, Spending, SpentCall, View};
 use commits::CommitFinder;
 pub use filter::UsageFilter;
+use os::calendar::LocalClock;
 use row::Numbers;
 pub use row::{CommitLabel, SessionLabel, UsageRow};
-use system::calendar::LocalClock;
 pub use tally::{By, Order, Tally, UsageQuery, tally};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// Tokens and cost by row, and what could not be read.
 #[derive(Clone, Debug)]

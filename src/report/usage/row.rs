@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use wire::{PicoDollars, Timestamp};
+use types::{PicoDollars, Timestamp};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageRow {

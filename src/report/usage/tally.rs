@@ -6,9 +6,9 @@ use std::collections::HashMap;
 use super::filter::{Choice, UsageFilter};
 use super::row::{CommitLabel, SessionLabel, UsageRow};
 use crate::store::{CommitFacts, Owner, OwnerSession, Portion, Spending};
-use prices::Prices;
-use system::calendar;
-use wire::spelled;
+use os::calendar;
+use pricing::Prices;
+use types::spelled;
 
 spelled!(
     /// What the rows of a table are.

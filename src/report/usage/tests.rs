@@ -4,7 +4,7 @@ use super::*;
 use crate::session::lifecycle::{ConversationStart, bind};
 use crate::session::tests::{World, binding};
 use crate::store::{CallSums, Owner, OwnerSession, Place, Portion};
-use wire::{PicoDollars, RunId, Timestamp};
+use types::{PicoDollars, RunId, Timestamp};
 
 /// A source with one portion for each entry: owner, model, quarter, place, dollars.
 fn source(owners: Vec<Owner>, calls: &[(u32, &str, i32, Option<u32>, i64)]) -> Spending {

@@ -6,7 +6,7 @@ use super::*;
 use crate::agent::codex::lines::CodexLines;
 use crate::meter::line::{Harvest, Lines};
 use crate::meter::record::Fact;
-use wire::PicoDollars;
+use types::PicoDollars;
 
 /// A home folder with all agents' files.
 struct Everyone(tempfile::TempDir);
@@ -30,7 +30,7 @@ impl Everyone {
             agents: crate::registry::AGENTS,
             var: &|name| (name == "HOME").then(|| home.clone()),
             days: Days::of(TimeZone::UTC),
-            prices: &prices::PriceList::default(),
+            prices: &pricing::PriceList::default(),
             watch: None,
         };
         scanner.scan(None, Span::default()).unwrap()
@@ -155,7 +155,7 @@ fn calls_of_every_tier_cost_the_same_in_a_scan_and_read_live() {
         else {
             panic!("{:?}", harvest.records)
         };
-        assert_eq!(prices::cost(&usage.model, &usage.tokens, usage.tier), cost, "{tier}");
+        assert_eq!(pricing::cost(&usage.model, &usage.tokens, usage.tier), cost, "{tier}");
 
         let home = Everyone::new();
         home.put(ROLLOUT, &lines);

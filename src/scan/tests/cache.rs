@@ -79,7 +79,7 @@ fn hours_and_other_zones_are_added_up_from_the_calls() {
         agents: &AGENTS,
         var: &|name| (name == "CLAUDE_CONFIG_DIR").then(|| root.clone()),
         days: Days::of(TimeZone::UTC),
-        prices: &prices::PriceList::default(),
+        prices: &pricing::PriceList::default(),
         watch: None,
     };
     let scanned = |zone: &str, hours, until: &str| {

@@ -20,7 +20,7 @@ use super::*;
 use crate::agent::claude::Claude;
 use crate::report::usage::{By, UsageQuery, UsageRow, tally};
 use trees::Counts;
-use wire::Timestamp;
+use types::Timestamp;
 
 pub(super) static AGENTS: [&dyn Agent; 1] = [&Claude];
 
@@ -95,7 +95,7 @@ pub(super) fn in_zone(
         agents: &AGENTS,
         var: &|name| (name == "CLAUDE_CONFIG_DIR").then(|| root.clone()),
         days: Days::of(zone),
-        prices: &prices::PriceList::default(),
+        prices: &pricing::PriceList::default(),
         watch: None,
     };
     scanner.scan(store, Span { since, until: None }).unwrap()

@@ -6,11 +6,11 @@ use crate::session::absorb::{Batch, absorb};
 use crate::session::lifecycle::{self, Binding, ConversationStart};
 use crate::session::tests::World;
 use crate::store::{PicoDollars, Priced};
-use prices::tier::Tier;
-use system::file::FileId;
-use wire::EvidenceKind;
-use wire::Tokens;
-use wire::{AgentSessionId, SessionId};
+use os::file::FileId;
+use pricing::tier::Tier;
+use types::EvidenceKind;
+use types::Tokens;
+use types::{AgentSessionId, SessionId};
 
 /// A session of the store, bound to a conversation, that has read these calls.
 fn session(world: &mut World, conversation: &str, calls: &[(&str, u64)]) -> SessionId {
@@ -131,7 +131,7 @@ fn foreign_conversations_come_with_their_calls_in_order() {
         agents: &AGENTS,
         var: &|name| (name == "CLAUDE_CONFIG_DIR").then(|| root.clone()),
         days: Days::of(TimeZone::UTC),
-        prices: &prices::PriceList::default(),
+        prices: &pricing::PriceList::default(),
         watch: None,
     };
     for _ in 0..2 {

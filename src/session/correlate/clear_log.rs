@@ -6,7 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use super::core::{MAX_REMEMBERED, RunState, SETTLE};
 use super::signal::HistoryEntry;
-use wire::{AgentSessionId, Timestamp};
+use types::{AgentSessionId, Timestamp};
 
 #[derive(Debug, Default)]
 pub(super) struct ClearLog {
@@ -145,7 +145,7 @@ impl ClearLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use wire::{Pid, ProcessId, StartTime};
+    use types::{Pid, ProcessId, StartTime};
 
     fn id(name: &str) -> AgentSessionId {
         AgentSessionId(name.to_owned())

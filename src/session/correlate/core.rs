@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use super::decision::{Conclusion, Decision};
 use super::signal::Signal;
-use wire::{AgentSessionId, EvidenceKind, Pid, ProcessId, Timestamp, TransitionKind};
+use types::{AgentSessionId, EvidenceKind, Pid, ProcessId, Timestamp, TransitionKind};
 
 /// How long after a file's first sight the log alone may decide. Why 1 s: log and file go through separate write queues,
 /// and files were seen up to 0.6 s after the command; a rival's log line must be here before we take its file for ours.
@@ -227,7 +227,7 @@ pub(super) trait Rules: fmt::Debug + Send {
 mod tests {
     use super::*;
     use crate::store::EvidenceVerdict;
-    use wire::StartTime;
+    use types::StartTime;
 
     const AGENT: ProcessId = ProcessId { pid: Pid(100), start: StartTime(7) };
 

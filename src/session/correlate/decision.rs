@@ -1,7 +1,7 @@
 //! What follows from a signal.
 
 use crate::store::{Evidence, EvidenceVerdict};
-use wire::{AgentSessionId, EvidenceKind, ProcessId, Timestamp, TransitionKind};
+use types::{AgentSessionId, EvidenceKind, ProcessId, Timestamp, TransitionKind};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {

@@ -18,7 +18,7 @@ use super::core::{Context, MAX_REMEMBERED, Resumes, Rules, RunState, SETTLE};
 use super::decision::Decision;
 use super::signal::Signal;
 use super::traces::{ALONE, Maker, TextFingerprint, Trace, Typed};
-use wire::{AgentSessionId, EvidenceKind, Timestamp, TransitionKind};
+use types::{AgentSessionId, EvidenceKind, Timestamp, TransitionKind};
 
 /// How long a command waits for its file, and a prompt for its line. Why a minute: hooks of the user's run in between, and
 /// the agent lets them take that long.

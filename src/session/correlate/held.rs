@@ -18,7 +18,7 @@ use std::time::Duration;
 
 use super::core::{Context, Rules, RunState};
 use super::signal::{Signal, Thread};
-use wire::{AgentSessionId, EvidenceKind, Timestamp, TransitionKind};
+use types::{AgentSessionId, EvidenceKind, Timestamp, TransitionKind};
 
 /// How long a conversation may be held without a file before it is taken for a new, empty one. Why 75 ms: four times what
 /// was measured, and half of what a transition may take.

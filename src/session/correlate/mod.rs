@@ -31,7 +31,7 @@ pub use signal::{Beginning, HistoryEntry, NewSessionFile, RegistryEntry, Signal,
 pub use traces::{Maker, TextFingerprint, Trace, Typed};
 
 use self::core::{Context, Resumes, Rules, RunState};
-use wire::{AgentSessionId, ProcessId, Timestamp};
+use types::{AgentSessionId, ProcessId, Timestamp};
 
 /// The kind of evidence that an agent leaves of the conversation it is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,7 +27,7 @@ use super::core::{Context, Resumes, Rules, RunState};
 use super::decision::{Decision, Fork};
 use super::signal::{Beginning, HistoryEntry, NewSessionFile, RegistryEntry, Signal};
 use super::traces::{ALONE, Maker};
-use wire::{AgentSessionId, EvidenceKind, Pid, ProcessId, Timestamp, TransitionKind};
+use types::{AgentSessionId, EvidenceKind, Pid, ProcessId, Timestamp, TransitionKind};
 
 /// How much earlier than the binding of the current conversation a clear may lie and still be a fresh one: its line bears
 /// the time of the key press, and the registry followed up to 0.3 s later.

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::traces::{Maker, Trace};
-use wire::AgentSessionId;
-use wire::Timestamp;
-use wire::{Pid, ProcessId, StartTime};
+use types::AgentSessionId;
+use types::Timestamp;
+use types::{Pid, ProcessId, StartTime};
 
 /// How the file of a conversation begins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::store::EvidenceVerdict;
-use wire::{Pid, StartTime};
+use types::{Pid, StartTime};
 
 pub(super) const AGENT: ProcessId = ProcessId { pid: Pid(100), start: StartTime(7) };
 

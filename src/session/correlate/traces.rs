@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use wire::AgentSessionId;
-use wire::Timestamp;
+use types::AgentSessionId;
+use types::Timestamp;
 
 /// A process this old has made its first file. Why so long: it may have asked the user something first.
 const SETTLED_AGE: Duration = Duration::from_mins(2);

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use super::{Error, ImportReport, Pacing, Source, files_of, import_file};
 use crate::store::{Store, Tx, View, old};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// Many thousand sessions of an old store.
 const MAX_FOUND: u64 = 16 << 20;

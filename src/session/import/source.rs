@@ -5,8 +5,8 @@ use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 
-use system::file::{modified, not_regular, open_named, open_regular, too_large};
-use wire::Timestamp;
+use os::file::{modified, not_regular, open_named, open_regular, too_large};
+use types::Timestamp;
 
 pub(super) struct Source {
     /// As links resolve.

@@ -12,11 +12,11 @@ use super::super::state::{Ending, Exit};
 use super::{World, agent_session, binding, usage};
 use crate::meter::record::{ApiError, Fact, Record, Tool};
 use crate::store::{FileId, Priced, RecordRow};
-use prices::tier::Tier;
-use wire::SessionId;
-use wire::Timestamp;
-use wire::ToolKind;
-use wire::TransitionKind;
+use pricing::tier::Tier;
+use types::SessionId;
+use types::Timestamp;
+use types::ToolKind;
+use types::TransitionKind;
 
 pub(super) fn fact(key: &str, at: Timestamp, fact: Fact) -> Priced {
     Priced {

@@ -16,9 +16,9 @@ use super::{World, agent_session, usage};
 use crate::meter::record::Fact;
 use crate::report::usage::{By, rows_of};
 use crate::store::{FileId, Filter, Priced, Show, StatusFilter};
-use wire::Timestamp;
-use wire::{EndReason, Status};
-use wire::{Pid, SessionId};
+use types::Timestamp;
+use types::{EndReason, Status};
+use types::{Pid, SessionId};
 
 impl World {
     fn publish(&mut self) -> usize {
@@ -91,7 +91,7 @@ fn the_record_is_the_one_promised() {
         "tags": [], "group": null, "state": null, "title": null, "models": ["claude-sonnet-4-5"]
     });
     assert_eq!(serde_json::to_value(&record).unwrap(), expected);
-    let back: wire::SessionRecord = serde_json::from_value(expected).unwrap();
+    let back: types::SessionRecord = serde_json::from_value(expected).unwrap();
     assert_eq!(back, record);
 }
 

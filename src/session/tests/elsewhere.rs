@@ -19,10 +19,10 @@ use crate::meter::record::{Fact, Tool};
 use crate::meter::title::Title;
 use crate::report::usage::{By, rows_of};
 use crate::store::{FileId, Filter, Show};
-use wire::SessionId;
-use wire::SessionRecord;
-use wire::Timestamp;
-use wire::ToolKind;
+use types::SessionId;
+use types::SessionRecord;
+use types::Timestamp;
+use types::ToolKind;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/old-stores").join(name)

@@ -2,9 +2,9 @@ use super::super::Error;
 use super::super::lifecycle::{self, BindResult, ConversationStart, StartKind, Transition, TransitionResult};
 use super::super::state::{Ending, Exit, Phase};
 use super::{World, agent_session, binding};
-use wire::TransitionKind;
-use wire::{EndReason, Link, Status};
-use wire::{RunId, SessionId};
+use types::TransitionKind;
+use types::{EndReason, Link, Status};
+use types::{RunId, SessionId};
 
 impl World {
     pub(crate) fn end(&mut self, run: RunId, exit: Exit) -> lifecycle::EndResult {
@@ -453,7 +453,7 @@ fn the_version_learned_later_revises_the_start() {
 
 impl World {
     fn ids_run(&self) -> RunId {
-        use wire::Ids;
+        use types::Ids;
         self.ids.run()
     }
 }

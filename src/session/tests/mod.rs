@@ -18,12 +18,12 @@ use super::lifecycle::{Binding, ConversationStart, RunStart, StartResult};
 use crate::home::Home;
 use crate::meter::record::{Fact, Record, Usage};
 use crate::store::{NewRun, PicoDollars, Priced, Realm, SessionRow, Store, Workspace};
-use prices::tier::Tier;
-use wire::EvidenceKind;
-use wire::Timestamp;
-use wire::Tokens;
-use wire::{AgentSessionId, Ids, RunId, SessionId};
-use wire::{Pid, ProcessId, StartTime};
+use pricing::tier::Tier;
+use types::EvidenceKind;
+use types::Timestamp;
+use types::Tokens;
+use types::{AgentSessionId, Ids, RunId, SessionId};
+use types::{Pid, ProcessId, StartTime};
 
 /// Ids that count: a test can say which comes next.
 #[derive(Debug, Default)]

@@ -10,11 +10,11 @@ use super::{World, agent_session, binding, usage};
 use crate::meter::proxied::ProxiedCall;
 use crate::meter::record::{ApiError, Fact, Usage};
 use crate::store::{self, FileId, Priced, RecordRow, Seen};
-use prices::OWN;
-use prices::tier::Tier;
+use pricing::OWN;
+use pricing::tier::Tier;
 use serde_json::{Value, json};
-use wire::event::Source;
-use wire::{Billing, CallKind, Coverage, PicoDollars, RunId, SessionId, Timestamp, Tokens, TransitionKind};
+use types::event::Source;
+use types::{Billing, CallKind, Coverage, PicoDollars, RunId, SessionId, Timestamp, Tokens, TransitionKind};
 
 fn tokens(output: u64) -> Tokens {
     Tokens { input: 10, output, cache_read: 1000, cache_write_5m: 100, ..Tokens::default() }

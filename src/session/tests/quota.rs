@@ -7,8 +7,8 @@ use super::{World, usage};
 use crate::meter::quota::QuotaReport;
 use crate::report::quota::quota_uses;
 use serde_json::json;
-use wire::event::Source;
-use wire::{SessionId, Timestamp, Utilization};
+use types::event::Source;
+use types::{SessionId, Timestamp, Utilization};
 
 fn report(percent: u32, resets_at: i64) -> QuotaReport {
     QuotaReport {

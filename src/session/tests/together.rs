@@ -13,11 +13,11 @@ use super::{World, agent_session, check, usage};
 use crate::home::Home;
 use crate::session::recover::recover;
 use crate::store::{FileId, Priced, Realm, Store};
-use terminal::process::SystemProcesses;
-use wire::EvidenceKind;
-use wire::RandomIds;
-use wire::Timestamp;
-use wire::TransitionKind;
+use pty::process::SystemProcesses;
+use types::EvidenceKind;
+use types::RandomIds;
+use types::Timestamp;
+use types::TransitionKind;
 
 #[test]
 fn fifty_wrappers_in_one_folder() {
@@ -131,8 +131,8 @@ fn victim() {
     let mut begin = World::new().begin(ConversationStart::Fresh);
     begin.run.id = super::Ids::run(&RandomIds);
     begin.run.realm = Realm::here();
-    let me = wire::Pid(i32::try_from(std::process::id()).unwrap());
-    begin.run.wrapper = terminal::process::Processes::identify(&SystemProcesses, me).unwrap();
+    let me = types::Pid(i32::try_from(std::process::id()).unwrap());
+    begin.run.wrapper = pty::process::Processes::identify(&SystemProcesses, me).unwrap();
     let mut session = store.write(|tx| lifecycle::start(tx, at, &RandomIds, &begin)).unwrap().session;
     for round in 0_u64.. {
         let key = format!("{session}-{round}");

@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{OldSession, ending, text, time};
 use crate::store::Workspace;
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 /// `None` when the file is nothing of CodeMie's.
 pub(super) fn read(path: &Path, fields: &Map<String, Value>) -> Option<OldSession> {

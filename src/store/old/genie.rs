@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{OldSession, ending, text, time};
 use crate::store::Exit;
 use crate::store::Workspace;
-use wire::AgentSessionId;
+use types::AgentSessionId;
 
 /// What the entries of `sessions` are found under; those of `agents` always by their agent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

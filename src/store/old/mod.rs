@@ -16,9 +16,9 @@ use stream::Lossy;
 use super::Workspace;
 use crate::short::{self, shorten};
 use crate::store::Exit;
-use wire::AgentSessionId;
-use wire::Timestamp;
-use wire::{EndReason, Status};
+use types::AgentSessionId;
+use types::Timestamp;
+use types::{EndReason, Status};
 
 /// One session as an earlier tool knew it.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -7,9 +7,9 @@ use std::time::Duration;
 use codemie::remote::address;
 use codemie::remote::frames::{Frame, Frames};
 use codemie::remote::protocol::{Attach, Ended, FromHost, Hello, Size, ToHost, VERSION, Welcome};
+use pty::PtySize;
+use pty::screen::Screen;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use terminal::PtySize;
-use terminal::screen::Screen;
 
 use crate::commands::{Run, World};
 use crate::support::pty::{Start, TIMEOUT, Terminal};

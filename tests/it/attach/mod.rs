@@ -5,8 +5,8 @@ mod host;
 use std::time::Duration;
 
 use codemie::remote::protocol::{Attach, Size, ToHost};
+use pty::modes::Modes;
 use rustix::process::Signal;
-use terminal::modes::Modes;
 
 use self::host::Host;
 use crate::support::processes;

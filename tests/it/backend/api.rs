@@ -11,7 +11,7 @@ use backend::token::{Owner, Role, Token, TokenHash};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
-use wire::Timestamp;
+use types::Timestamp;
 
 use super::block_on;
 use super::client::Client;

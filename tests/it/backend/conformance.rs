@@ -7,9 +7,9 @@ use backend::model::{
 use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash};
 use serde_json::{Value, json};
-use wire::Event;
-use wire::Timestamp;
-use wire::{EventType, Status};
+use types::Event;
+use types::Timestamp;
+use types::{EventType, Status};
 
 use super::events::{
     MIDNIGHT, NOW, assert_same, bound, but, end, event, everything, life, parsed, post, prompt, record,

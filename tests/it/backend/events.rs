@@ -5,9 +5,9 @@ use backend::model::{By, Page, Record, SessionFilter, TimelinePosition, UsageFil
 use backend::storage::{Ingested, Storage};
 use backend::token::Owner;
 use serde_json::{Value, json};
+use types::Event;
+use types::Timestamp;
 use uuid::Uuid;
-use wire::Event;
-use wire::Timestamp;
 
 /// 2026-11-16T00:00:00Z
 pub(super) const MIDNIGHT: i64 = 1_794_787_200_000;

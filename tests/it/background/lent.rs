@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
+use pty::modes::Modes;
 use rustix::process::Signal;
-use terminal::modes::Modes;
 
 use super::Scene;
 use crate::sandbox::CODEMIE;

@@ -16,7 +16,7 @@ use codemie::home::Home;
 use codemie::remote::Connection;
 use codemie::remote::protocol::{Attach, FromHost, Size, ToHost};
 use serde_json::Value;
-use wire::RunId;
+use types::RunId;
 
 use crate::sandbox::{Sandbox, output_of};
 use crate::support::processes;

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
+use os::clock::{Clock, SystemClock};
 use serde_json::Value;
-use system::clock::{Clock, SystemClock};
 
 use super::{Scene, Viewer};
 use crate::support::scripted::await_some;

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 use super::World;
 use crate::support::pty::{Exit, Start};

@@ -314,7 +314,7 @@ fn a_list_is_narrowed_by_words_and_filters_and_sorted() {
     let mut again = World::begin("x");
     again.name = None;
     again.conversation =
-        codemie::session::lifecycle::ConversationStart::Named(wire::AgentSessionId(IDS[0].into()));
+        codemie::session::lifecycle::ConversationStart::Named(types::AgentSessionId(IDS[0].into()));
     let again = finding.world.start_as(&again);
     assert_eq!(names(&mut finding, &[])[0], "fix-auth");
     finding.world.end(again, 0);

@@ -18,17 +18,17 @@ use codemie::session::lifecycle::{self, Binding, ConversationStart, RunStart, Tr
 use codemie::session::publish::publish;
 use codemie::session::state::{Ending, Exit};
 use codemie::store::{FileId, NewRun, PicoDollars, Priced, Realm, Store, Workspace};
-use prices::tier::Tier;
+use os::clock::{Clock, SystemClock};
+use pricing::tier::Tier;
+use pty::process::{Processes, SystemProcesses};
 use serde_json::Value;
-use system::clock::{Clock, SystemClock};
-use terminal::process::{Processes, SystemProcesses};
+use types::EvidenceKind;
+use types::Timestamp;
+use types::TransitionKind;
+use types::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
+use types::{Pid, ProcessId, StartTime};
+use types::{Tokens, ToolKind};
 use uuid::Uuid;
-use wire::EvidenceKind;
-use wire::Timestamp;
-use wire::TransitionKind;
-use wire::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
-use wire::{Pid, ProcessId, StartTime};
-use wire::{Tokens, ToolKind};
 
 use crate::sandbox::{CommandOutput, Sandbox, output_of};
 use crate::support::pty::Terminal;

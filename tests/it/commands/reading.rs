@@ -6,8 +6,8 @@ use codemie::cli::{CommandLine, parse};
 use codemie::session::lifecycle::{ConversationStart, RunStart};
 use codemie::store::{Evidence, EvidenceVerdict};
 use serde_json::json;
-use wire::Timestamp;
-use wire::{AgentSessionId, Ids as _, RandomIds};
+use types::Timestamp;
+use types::{AgentSessionId, Ids as _, RandomIds};
 
 use super::{DAY, Given, Run, World, gone};
 use crate::sandbox::{CODEMIE, Sandbox, output_of};

@@ -4,8 +4,8 @@ use super::{Run, World, assert_left_by, assert_restored};
 use crate::sandbox::CODEMIE;
 use crate::support::pty::{Start, Terminal};
 use codemie::meter::title::Title;
-use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use types::Timestamp;
 
 /// A home with two sessions that run, both in this very process: `fix-auth`, whose tool fails again and again, and `docs`.
 struct Watching {

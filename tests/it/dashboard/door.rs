@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
 use std::time::Duration;
 
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 use super::Served;
 use super::http::{Answer, ask};

@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, Outbox, router};
 use backend::sqlite::Sqlite;
 use codemie::meter::title::{Title, TitleSource};
+use os::clock::SystemClock;
 use serde_json::Value;
-use system::clock::SystemClock;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
 

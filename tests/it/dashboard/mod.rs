@@ -17,10 +17,10 @@ use backend::sqlite::Sqlite;
 use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash, new_secret};
 use backend::{self, Options};
+use os::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
-use system::clock::{Clock, SystemClock};
 use tokio::runtime::Runtime;
-use wire::Event;
+use types::Event;
 
 use crate::support::agents::left_out;
 use crate::support::invented::{self, InventedSession, Opening};

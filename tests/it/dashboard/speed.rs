@@ -3,7 +3,7 @@
 
 use std::time::{Duration, Instant};
 
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 use super::Served;
 use super::http::ask;

@@ -122,7 +122,7 @@ fn retry_after_is_honoured_even_when_somebody_waits() {
     world.spoken("a", 1);
     for pace in [Pace::Background, Pace::Interactive, Pace::Background] {
         let Idle::Waiting { until, .. } = drain(&sinks, pace) else { panic!() };
-        let wait = until.since(system::clock::Clock::now(&system::clock::SystemClock));
+        let wait = until.since(os::clock::Clock::now(&os::clock::SystemClock));
         assert!(wait > Duration::from_secs(3500) && wait <= Duration::from_hours(1), "{wait:?}");
     }
     assert_eq!(receiver.received().len(), 1);
@@ -134,7 +134,7 @@ fn retry_after_zero_still_waits_half_a_second() {
     let mut world = World::new();
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
-    let begun = system::clock::Clock::now(&system::clock::SystemClock);
+    let begun = os::clock::Clock::now(&os::clock::SystemClock);
     let Idle::Waiting { until, .. } = drain(&sinks, Pace::Interactive) else { panic!() };
     assert!(until.since(begun) >= Duration::from_millis(500), "{:?}", until.since(begun));
 }
@@ -278,7 +278,7 @@ fn two_processes_at_once_send_once_and_a_dead_ones_lease_is_taken() {
         (0..2).map(|_| Drain::open_all(&sinks, Pace::Background).unwrap().remove(0)).collect();
     // The first holds the lease between two steps.
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-    let mut step = |at: usize| runtime.block_on(both[at].step(&system::clock::SystemClock)).unwrap();
+    let mut step = |at: usize| runtime.block_on(both[at].step(&os::clock::SystemClock)).unwrap();
     assert_eq!(step(0), delivered(53));
     world.spoken("b", 1);
     assert!(matches!(step(1), Progress::Idle(Idle::LeaseHeld { .. })));
@@ -290,7 +290,7 @@ fn two_processes_at_once_send_once_and_a_dead_ones_lease_is_taken() {
     world.spoken("c", 1);
     let dead = codemie::store::Realm::here();
     let dead = format!("{} {} {} 1 x", dead.boot, dead.pids, std::process::id());
-    let (now, later) = (world.now, wire::Timestamp(i64::MAX / 2));
+    let (now, later) = (world.now, types::Timestamp(i64::MAX / 2));
     assert!(world.store.write(|tx| tx.lease("backend", &dead, now, later)).unwrap());
     assert_eq!(step(1), delivered(4));
 }

@@ -6,8 +6,8 @@ use codemie::forward::{Drain, Idle, Pace, needs_delivery};
 use codemie::session::lifecycle::{ConversationStart, RunStart};
 use codemie::store::{Realm, Store};
 use serde_json::Value;
-use wire::AgentSessionId;
-use wire::Timestamp;
+use types::AgentSessionId;
+use types::Timestamp;
 
 use super::play::Play;
 use super::{backend, drain, honest, run, sinks};
@@ -249,7 +249,7 @@ fn lease_of_a_killed_sender_does_not_prevent_delivery() {
     let sinks = sinks(&world, &backend(&receiver));
     world.spoken("a", 1);
     let mut store = Store::open(&world.home, world.now).unwrap();
-    let now = system::clock::Clock::now(&system::clock::SystemClock);
+    let now = os::clock::Clock::now(&os::clock::SystemClock);
     let here = Realm::here();
     let holder = |start: u64| format!("{} {} {} {start} x", here.boot, here.pids, std::process::id());
     let until = Timestamp(now.0 + 20_000);

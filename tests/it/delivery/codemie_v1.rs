@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use codemie::forward::{Drain, Idle, Pace};
 use codemie::session::lifecycle;
+use os::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
-use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use types::Timestamp;
 
 use super::sinks;
 use crate::commands::World;

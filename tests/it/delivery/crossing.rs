@@ -21,7 +21,7 @@ fn backfill_during_a_request_sends_everything() {
     let asked = std::sync::atomic::AtomicBool::default();
     let receiver = Receiver::start(move |received| {
         if !asked.swap(true, std::sync::atomic::Ordering::Relaxed) {
-            let mut store = Store::open(at.get().unwrap(), wire::Timestamp(0)).unwrap();
+            let mut store = Store::open(at.get().unwrap(), types::Timestamp(0)).unwrap();
             store.write(|tx| tx.backfill("backend")).unwrap();
         }
         kept.take(received)

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use codemie::config::Config;
 use codemie::forward::{Drain, Idle, Pace, Sinks, register};
 use codemie::store::{Fate, SinkRow, Store};
-use system::clock::SystemClock;
+use os::clock::SystemClock;
 
 use crate::commands::World;
 use crate::support::ledger::Ledger;

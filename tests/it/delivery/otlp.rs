@@ -13,7 +13,7 @@ use opentelemetry_proto::tonic::collector::metrics::v1::ExportMetricsServiceRequ
 use opentelemetry_proto::tonic::common::v1::{KeyValue, any_value::Value};
 use opentelemetry_proto::tonic::metrics::v1::{metric::Data, number_data_point};
 use prost::Message;
-use wire::Attributes;
+use types::Attributes;
 
 use super::{drain, sinks};
 use crate::commands::World;

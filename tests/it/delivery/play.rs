@@ -6,8 +6,8 @@ use std::path::PathBuf;
 
 use codemie::home::Home;
 use codemie::store::Store;
+use os::clock::{Clock, SystemClock};
 use serde_json::Value;
-use system::clock::{Clock, SystemClock};
 
 use crate::sandbox::{CODEMIE, CommandOutput, Sandbox, output_of};
 use crate::support::processes;

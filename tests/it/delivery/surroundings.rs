@@ -4,8 +4,8 @@
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use codemie::forward::{Drain, Idle, Pace};
-use system::clock::{Clock, SystemClock};
-use wire::Timestamp;
+use os::clock::{Clock, SystemClock};
+use types::Timestamp;
 
 use super::{backend, first, honest, sinks};
 use crate::commands::World;

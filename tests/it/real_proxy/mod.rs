@@ -12,9 +12,9 @@ use codemie::home::Home;
 use codemie::report::bill::{Bill, BilledSum};
 use codemie::session::record::record;
 use codemie::store::{Filter, RecordRow, SessionRow, Store};
-use system::clock::{Clock, SystemClock};
-use system::file::create_private;
-use wire::SessionRecord;
+use os::clock::{Clock, SystemClock};
+use os::file::create_private;
+use types::SessionRecord;
 
 use crate::support::agents::Agent;
 use crate::support::fake_api::{CallLog, Spent};
@@ -89,7 +89,7 @@ fn billed(stage: &Stage, agent: Agent) -> BTreeMap<String, [Spent; 2]> {
         let bill = |row: &SessionRow| Ok((row.agent_session.clone(), Bill::of(view, row)?));
         rows.iter().map(bill).collect::<Result<Vec<_>, codemie::store::Error>>()
     });
-    let of_conversation = |(id, bill): (Option<wire::AgentSessionId>, Option<Bill>)| {
+    let of_conversation = |(id, bill): (Option<types::AgentSessionId>, Option<Bill>)| {
         let (id, bill) = (id?, bill?);
         Some((id.0, [part(&bill.transcript), part(&bill.proxy_only)]))
     };

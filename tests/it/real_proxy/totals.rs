@@ -7,7 +7,7 @@ use crate::support::fake_api::{Call, Kind, Spent, Status};
 use crate::support::pty::Exit;
 use crate::support::run::AgentRun;
 use crate::support::stage::Stage;
-use wire::Coverage;
+use types::Coverage;
 
 use super::{aborted, await_total, billed, built_in_codex, configure, spent, told};
 

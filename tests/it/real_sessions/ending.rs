@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use rustix::process::Signal;
-use wire::SessionRecord;
-use wire::Status;
+use types::SessionRecord;
+use types::Status;
 
 use super::scene::Scene;
 use crate::support::processes;

@@ -4,9 +4,9 @@ use std::fs;
 
 use rustix::process::Signal;
 use serde_json::Value;
-use wire::Link;
-use wire::SessionRecord;
-use wire::Timestamp;
+use types::Link;
+use types::SessionRecord;
+use types::Timestamp;
 
 use super::scene::{Played, Scene};
 use crate::support::agents::Agent;

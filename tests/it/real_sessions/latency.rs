@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use notify::RecommendedWatcher;
+use os::clock::{Clock, SystemClock};
 use serde_json::Value;
-use system::clock::{Clock, SystemClock};
 
 use super::scene::{Scene, watch};
 use crate::support::agents::Agent;

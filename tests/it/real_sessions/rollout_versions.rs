@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use serde_json::Value;
-use wire::SessionRecord;
+use types::SessionRecord;
 
 use super::scene::{Played, Scene};
 use super::story::{spent, story};

@@ -13,10 +13,10 @@ use codemie::session;
 use codemie::session::record::record;
 use codemie::store::{Evidence, Filter, Sort, Store};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
-use system::clock::{Clock, SystemClock};
-use system::file::create_private;
-use wire::SessionRecord;
-use wire::Status;
+use os::clock::{Clock, SystemClock};
+use os::file::create_private;
+use types::SessionRecord;
+use types::Status;
 
 use super::attribute;
 use super::story::{Recorded, spent, story};

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use codemie::agent::live::{PublishedStatus, Shown};
 use codemie::live::{Sources, Turns, decide};
 use codemie::registry;
+use os::clock::{Clock, SystemClock};
+use pty::process::SystemProcesses;
 use serde_json::{Value, json};
-use system::clock::{Clock, SystemClock};
-use terminal::process::SystemProcesses;
-use wire::Pid;
+use types::Pid;
 
 use crate::support::agents::Agent;
 use crate::support::recording::{Recording, drawn};

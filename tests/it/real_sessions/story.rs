@@ -8,8 +8,8 @@
 //! Letters go by the order in which sessions began. In brackets stands what the API was asked in that conversation,
 //! so a session bound to a wrong conversation shows. Then how it ended, and where to.
 
-use wire::SessionRecord;
-use wire::StartReason;
+use types::SessionRecord;
+use types::StartReason;
 
 use crate::support::fake_api::{CallLog, Kind, Spent, Status};
 

@@ -3,8 +3,8 @@
 
 use std::fmt::Write;
 
-use wire::SessionRecord;
-use wire::Status;
+use types::SessionRecord;
+use types::Status;
 
 use super::scene::Scene;
 use super::story::{Recorded, spent, story};

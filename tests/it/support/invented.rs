@@ -1,9 +1,9 @@
 //! An invented team and what it did: events as machines would have sent them, the same on every run.
 
 use serde_json::{Value, json};
+use types::Event;
+use types::Timestamp;
 use uuid::Uuid;
-use wire::Event;
-use wire::Timestamp;
 
 const DAY: i64 = 86_400_000;
 const MINUTE: i64 = 60_000;

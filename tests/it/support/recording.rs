@@ -5,7 +5,7 @@ use std::fs;
 use std::num::NonZeroU16;
 use std::path::Path;
 
-use terminal::screen::{CellRange, ScreenView};
+use pty::screen::{CellRange, ScreenView};
 
 /// The screen that these bytes draw on an empty terminal.
 pub(crate) fn drawn(bytes: &[u8], rows: u16, cols: u16) -> ScreenView {

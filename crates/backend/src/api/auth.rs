@@ -94,7 +94,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 mod tests {
     use super::*;
     use crate::token::Owner;
-    use wire::Timestamp;
+    use types::Timestamp;
 
     fn token(name: &str) -> Token {
         Token {

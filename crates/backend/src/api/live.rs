@@ -23,7 +23,7 @@ use super::routes::TokenName;
 use crate::limits::{self, WatcherSlot};
 use crate::metrics::Watching;
 use crate::model::{Record, Touched};
-use wire::EventType;
+use types::EventType;
 
 /// Changes within this time are sent together.
 const GATHER: Duration = Duration::from_millis(100);

@@ -27,7 +27,7 @@ use super::storage::Storage;
 use super::timeouts::Timeouts;
 use auth::Authenticator;
 use health::ReadinessCheck;
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 
 /// The options of an operator.
 #[derive(Clone, Debug)]

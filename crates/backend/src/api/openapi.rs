@@ -9,7 +9,7 @@ use super::schemas::{self, reference};
 use crate::event::MOST_EVENTS;
 use crate::limits;
 use crate::model::{By, Page};
-use wire::Status;
+use types::Status;
 
 /// The description of a route.
 pub(super) struct Operation {

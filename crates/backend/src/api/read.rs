@@ -18,7 +18,7 @@ use crate::model::{
     UsageRow, UsageSums,
 };
 use human::since::Since;
-use wire::Status;
+use types::Status;
 
 type Shared = State<Arc<Backend>>;
 
@@ -210,7 +210,7 @@ pub(super) async fn usage(
 ) -> Result<Json<Value>, Refusal> {
     let now = backend.clock.now();
     let zone = match &query.timezone {
-        Some(name) => system::zone::of_name(name).ok_or(Refusal::NotFound("time zone"))?,
+        Some(name) => os::zone::of_name(name).ok_or(Refusal::NotFound("time zone"))?,
         None => backend.zone.clone(),
     };
     let day = |moment: Option<Since>| moment.map(|moment| Day::of_in(moment.before(now, &zone), &zone));

@@ -3,8 +3,8 @@
 use serde_json::{Map, Value, json};
 
 use super::read::OF_NO_MODEL;
-use wire::event::{Field, Text, or_null};
-use wire::{Coverage, EndReason, Event, EvidenceKind, Link, Status};
+use types::event::{Field, Text, or_null};
+use types::{Coverage, EndReason, Event, EvidenceKind, Link, Status};
 
 fn text() -> Value {
     Text::schema()

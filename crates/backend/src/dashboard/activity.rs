@@ -8,8 +8,8 @@ use super::cost_curve::CostCurve;
 use super::frame::Frame;
 use super::model::SessionView;
 use super::text::{about, grouped};
-use wire::Attributes;
-use wire::Timestamp;
+use types::Attributes;
+use types::Timestamp;
 
 /// One or more events at a time.
 #[derive(Clone, Debug, PartialEq)]

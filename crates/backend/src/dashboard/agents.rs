@@ -1,6 +1,6 @@
 //! The agents that the pages know by name. The caller hands them in: this crate knows none.
 
-use wire::DEMO;
+use types::DEMO;
 
 /// Programs that are no agent we know are one thing in a chart.
 pub const OTHERS: &str = "other programs";

@@ -7,7 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use sha2::{Digest, Sha256};
 
-use wire::hex::hex;
+use types::hex::hex;
 
 #[derive(Debug)]
 pub struct Asset {

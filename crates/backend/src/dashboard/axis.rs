@@ -9,8 +9,8 @@ use jiff::tz::TimeZone;
 
 use super::text::float;
 use crate::model::TimelineEvent;
-use wire::Attributes;
-use wire::Timestamp;
+use types::Attributes;
+use types::Timestamp;
 
 /// Both ends of the axis stay free, so that a mark at either is drawn whole.
 const BEGIN: f64 = 0.004;
@@ -225,7 +225,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use wire::EventType;
+    use types::EventType;
 
     fn at(text: &str) -> Timestamp {
         let time: jiff::Timestamp = text.parse().unwrap();

@@ -11,8 +11,8 @@ use super::table::{PageOrder, Table, TableOrder, cell, heading};
 use super::text::{count, grouped, share};
 use crate::model::TimelineEvent;
 use crate::numbers::Numbers;
-use wire::event::Attributes;
-use wire::{CallKind, Utilization};
+use types::event::Attributes;
+use types::{CallKind, Utilization};
 
 /// Calls of one kind.
 #[derive(Debug, Default, PartialEq)]
@@ -144,7 +144,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use wire::{EventType, Timestamp};
+    use types::{EventType, Timestamp};
 
     fn event(kind: EventType, attributes: &Value) -> TimelineEvent {
         TimelineEvent {

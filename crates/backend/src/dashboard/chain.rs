@@ -9,7 +9,7 @@ use super::sessions::address;
 use super::text::duration;
 use crate::model::{Session, SessionDetail};
 use crate::numbers::Numbers;
-use wire::{EndReason, StartReason, Status};
+use types::{EndReason, StartReason, Status};
 
 /// Links of a chain that are shown around the session; a longer one is cut on both sides.
 const AROUND: usize = 5;

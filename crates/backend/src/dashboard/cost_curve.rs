@@ -8,9 +8,9 @@ use super::chart::{ABOVE, HEIGHT, dollars, grid, percent, pointer_text, px, y};
 use super::frame::Frame;
 use super::model::SessionView;
 use super::scale::Scale;
-use wire::Attributes;
-use wire::PicoDollars;
-use wire::Timestamp;
+use types::Attributes;
+use types::PicoDollars;
+use types::Timestamp;
 
 /// How many points can be pointed at: more are too close together to be hit.
 const DOTS: usize = 240;

@@ -11,9 +11,9 @@ use super::sessions::tag_text;
 use super::sort::Sort;
 use super::text::Now;
 use crate::model::{By, Day, Facets, Order, OrderBy, SessionFilter, UsageFilter};
-use wire::DEMO;
-use wire::Status;
-use wire::Timestamp;
+use types::DEMO;
+use types::Status;
+use types::Timestamp;
 
 /// The parameters as they stand in an address. A form sends its empty fields too.
 #[derive(Clone, Debug, Default, Deserialize)]

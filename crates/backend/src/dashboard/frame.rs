@@ -71,7 +71,7 @@ impl Frame {
     /// Shows days and times in the zone that the filter names, if it names one.
     pub fn enter_zone(&mut self, filter: &Filter) -> Result<(), BadParameter> {
         if let Some(name) = &filter.zone {
-            self.now.zone = system::zone::of_name(name).ok_or(BadParameter::ZONE)?;
+            self.now.zone = os::zone::of_name(name).ok_or(BadParameter::ZONE)?;
             self.zone_name.clone_from(name);
         }
         Ok(())

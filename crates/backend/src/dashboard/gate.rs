@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, header};
 use super::login::{GOOD_FOR_MS, Pass, cookie};
 use crate::storage::{Error, Storage};
 use crate::token::{NoRandomness, Role, TokenHash, new_code};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// The token name in the cookie of a local dashboard; no token has it.
 const LOCAL: &str = "local";

@@ -12,9 +12,9 @@ use super::frame::{Frame, Section};
 use super::sessions::{address, chain_mark, chained, cost, link, marks};
 use super::text::count;
 use crate::model::Session;
-use wire::Timestamp;
+use types::Timestamp;
 
-use wire::{EventType, StartReason, Status};
+use types::{EventType, StartReason, Status};
 
 pub fn page(frame: &Frame, running: &[Session], recent: &[Session]) -> Markup {
     let content = html! {

@@ -7,7 +7,7 @@ use super::agents::KnownAgents;
 use super::sessions::foreign;
 use crate::model::Session;
 use crate::storage::Reader;
-use wire::Timestamp;
+use types::Timestamp;
 
 /// The facts that a local dashboard shows beside the read model. Those that not every machine has are nothing by default.
 /// Each call may be slow: it runs on a thread of its own.

@@ -9,8 +9,8 @@ use maud::{DOCTYPE, Markup, html};
 use sha2::Sha256;
 
 use super::frame::outside_page;
-use wire::Timestamp;
-use wire::hex::hex;
+use types::Timestamp;
+use types::hex::hex;
 
 /// How long a cookie is good: a working week, so that people need not look for the token every morning.
 pub const GOOD_FOR_MS: i64 = 7 * 86_400_000;

@@ -58,7 +58,7 @@ use jiff::tz::TimeZone;
 use tokio::sync::{Semaphore, watch};
 
 use super::storage::{Reader, Storage};
-use system::clock::Clock;
+use os::clock::Clock;
 
 pub use agents::KnownAgents;
 pub use gate::Gate;
@@ -116,7 +116,7 @@ impl Dashboard {
         closing: watch::Receiver<bool>,
     ) -> Self {
         let agents = facts.agents();
-        let zone = (system::zone::local(), "this machine's time".to_owned());
+        let zone = (os::zone::local(), "this machine's time".to_owned());
         let new = Self::new(reader, gate, agents, clock, closing);
         Self { local: Some(facts), zone: zone.0, zone_name: zone.1, ..new }
     }

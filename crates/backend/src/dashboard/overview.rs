@@ -16,7 +16,7 @@ use super::text::{cents, cost, count, float, grouped, share, without_date};
 use super::trend::Trend;
 use super::{chart, controls, heat_map};
 use crate::model::{Counted, UsageRow, UsageSums};
-use prices::unpriced;
+use pricing::unpriced;
 
 /// Rows of a list of bars. One more is asked for, to know whether these are all.
 pub const BARS: usize = 8;

@@ -27,7 +27,7 @@ use crate::limits;
 use crate::model::{By, Counted, Cursor, Page, SessionDetail, SessionFilter, TimelinePosition, UsageFilter};
 use crate::storage::{Error, Reader};
 use crate::timeouts::TooSlow;
-use wire::Status;
+use types::Status;
 
 /// Rows of the table of sessions.
 const ROWS: usize = 50;

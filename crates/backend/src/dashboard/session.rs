@@ -14,9 +14,9 @@ use super::{activity, calls, chain, chart, controls, steps};
 use crate::model::{ModelRow, Session, SessionDetail, ToolNumbers, ToolRow};
 use crate::numbers::Numbers;
 use human::shell;
-use wire::PicoDollars;
-use wire::Status;
-use wire::Timestamp;
+use types::PicoDollars;
+use types::Status;
+use types::Timestamp;
 
 /// `sort`: the order of one of its tables.
 pub fn page(frame: &Frame, view: &SessionView, sort: Option<Sort>) -> Markup {

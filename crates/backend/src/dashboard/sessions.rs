@@ -10,8 +10,8 @@ use super::sort::{SESSIONS, Sort};
 use super::table::{PageOrder, Table, cell, heading};
 use super::text::{self, count, duration, grouped};
 use crate::model::{Counted, Cursor, Facets, Session, SessionPage};
-use wire::Status;
-use wire::{DEMO, FOREIGN_TAG};
+use types::Status;
+use types::{DEMO, FOREIGN_TAG};
 
 const PATH: &str = "/sessions";
 

@@ -9,8 +9,8 @@ use super::sessions::foreign;
 use super::text::{duration, grouped};
 use super::turns::{self, TimelineStep, Turn};
 use crate::model::Session;
-use wire::event::{End, Start};
-use wire::{EvidenceKind, StartReason, Status, Timestamp};
+use types::event::{End, Start};
+use types::{EvidenceKind, StartReason, Status, Timestamp};
 
 /// Steps shown at first; the others are one click away.
 const STEPS: usize = 60;

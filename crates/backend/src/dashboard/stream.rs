@@ -33,8 +33,8 @@ use super::live::{event_row, running_row};
 use crate::limits;
 use crate::model::{Session, Touched};
 use crate::storage::Error;
-use wire::Timestamp;
-use wire::{EventType, Status};
+use types::Timestamp;
+use types::{EventType, Status};
 
 /// Events on their way to one browser. One that does not read makes the sender wait, not the memory grow.
 const QUEUE: usize = 64;

@@ -8,7 +8,7 @@ use maud::{Markup, Render, html};
 
 use super::sort::Sort;
 use super::text::float;
-use wire::Timestamp;
+use types::Timestamp;
 
 /// A table, built column by column.
 #[derive(Debug, Default)]

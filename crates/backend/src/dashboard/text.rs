@@ -7,7 +7,7 @@ use jiff::civil::Date;
 use jiff::tz::TimeZone;
 use maud::{Markup, html};
 
-use wire::Timestamp;
+use types::Timestamp;
 
 /// The time and the zone a page is made for: days and times are those of the zone.
 #[derive(Clone, Debug)]

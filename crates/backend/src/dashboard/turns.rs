@@ -3,9 +3,9 @@
 
 use crate::model::TimelineEvent;
 use crate::numbers::Numbers;
-use wire::EvidenceKind;
-use wire::Timestamp;
-use wire::event::{Attributes, End, Start};
+use types::EvidenceKind;
+use types::Timestamp;
+use types::event::{Attributes, End, Start};
 
 #[derive(Debug, PartialEq)]
 pub enum TimelineStep<'a> {
@@ -146,7 +146,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use wire::EventType;
+    use types::EventType;
 
     fn event(time: i64, kind: EventType, attributes: &Value) -> TimelineEvent {
         TimelineEvent {

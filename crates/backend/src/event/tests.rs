@@ -1,10 +1,10 @@
 use super::*;
 use serde_json::{Value, json};
-use wire::Attributes;
+use types::Attributes;
 
 /// One event of each type, as it comes.
 fn examples() -> Vec<Value> {
-    serde_json::from_str(include_str!("../../../wire/src/event/examples.json")).unwrap()
+    serde_json::from_str(include_str!("../../../types/src/event/examples.json")).unwrap()
 }
 
 /// A small generator, so that a failure can be repeated.

@@ -7,9 +7,9 @@ use jiff::tz::TimeZone;
 use uuid::Uuid;
 
 use super::{Day, Quarter, Session};
-use wire::PicoDollars;
-use wire::Timestamp;
-use wire::{Status, spelled};
+use types::PicoDollars;
+use types::Timestamp;
+use types::{Status, spelled};
 
 spelled!(
     /// What usage is split by.

@@ -3,12 +3,12 @@
 use serde::Serialize;
 
 use super::Session;
-use wire::Timestamp;
+use types::Timestamp;
 
-use wire::AgentSessionId;
-use wire::Reading;
-use wire::{Correlation, Coverage, UsageSummary};
-use wire::{EndReason, Status};
+use types::AgentSessionId;
+use types::Reading;
+use types::{Correlation, Coverage, UsageSummary};
+use types::{EndReason, Status};
 
 /// Facts that stay on the machine (folder, processes, the agent's file) are null.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -125,7 +125,7 @@ fn usage(session: &Session) -> UsageSummary {
         reasoning_tokens: numbers.reasoning,
         cost_usd: numbers.dollars(),
         unpriced_models: session.unpriced.keys().cloned().collect(),
-        unpriced_calls: prices::of_priced_models(session.unpriced.clone()),
+        unpriced_calls: pricing::of_priced_models(session.unpriced.clone()),
         prompts: numbers.prompts,
         tool_calls: numbers.tool_calls,
         tool_errors: numbers.tool_errors,

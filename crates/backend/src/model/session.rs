@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::numbers::Numbers;
 use crate::seqs::Seqs;
-use wire::Event;
-use wire::Timestamp;
-use wire::event::{Attributes, Bound, End, Field, Start, Text, keep};
-use wire::{Link, Status};
+use types::Event;
+use types::Timestamp;
+use types::event::{Attributes, Bound, End, Field, Start, Text, keep};
+use types::{Link, Status};
 
 /// The latest value that events reported, and the event and revision it comes from.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

@@ -6,7 +6,7 @@
 use jiff::tz::TimeZone;
 
 use super::{Day, Month};
-use wire::Timestamp;
+use types::Timestamp;
 
 const QUARTER_MS: i64 = 900_000;
 /// Of a day of UTC.

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use crate::model::Touched;
 use crate::sqlite::FEED;
-use wire::EventType;
+use types::EventType;
 
 const CHANNEL: &str = "codemie_live";
 /// PostgreSQL takes at most 8000 bytes in one notification; a session's id is at most 1 KiB, nearly always 36 bytes.

@@ -29,8 +29,8 @@ use super::sql::{Columns, Dialect, Query, TOKEN_COLUMNS, Value, token};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Owner, Token, TokenHash};
 use feed::Feed;
-use wire::Event;
-use wire::Timestamp;
+use types::Event;
+use types::Timestamp;
 
 /// Connections of one node. A batch holds one for some milliseconds; PostgreSQL allows a hundred in all by default.
 const CONNECTIONS: usize = 16;

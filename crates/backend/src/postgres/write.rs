@@ -18,8 +18,8 @@ use crate::sql::{
     COST, COUNTED, Get, LIFE, LISTED, STORED_EVENT_COLUMNS, SessionColumn, SessionKey, SessionKeys, added,
     numbers_added, session, session_columns, session_quarter, session_quarter_columns, stored_event,
 };
-use wire::Event;
-use wire::Timestamp;
+use types::Event;
+use types::Timestamp;
 
 /// Sessions are locked by stripes: a batch of ten thousand sessions must not fill the server's table of locks.
 const STRIPES: u32 = 256;

@@ -10,7 +10,7 @@ use super::{SqlDatabase, fetch};
 use crate::model::{Session, TimelineEvent};
 use crate::sql::{self, Query, text};
 use crate::storage::Error;
-use wire::Attributes;
+use types::Attributes;
 
 /// A chain longer than this, to either side, is cut.
 const CHAIN: usize = 50;

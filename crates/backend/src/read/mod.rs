@@ -17,7 +17,7 @@ use super::model::{
 use super::numbers::Numbers;
 use super::sql::{Columns, Decode, Dialect, Query};
 use super::storage::{Answer, Error, Reader};
-use wire::Timestamp;
+use types::Timestamp;
 
 /// What differs between the databases when reading. It is used as `&dyn SqlDatabase`, so that every query of the read model is
 /// compiled once and not once per database.

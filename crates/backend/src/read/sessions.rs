@@ -8,10 +8,10 @@ use crate::model::{
 };
 use crate::sql::{self, Columns, Dialect, Query, int, numbers, session_columns, text, time};
 use crate::storage::Error;
-use wire::Attributes;
-use wire::EventKind;
-use wire::PicoDollars;
-use wire::Timestamp;
+use types::Attributes;
+use types::EventKind;
+use types::PicoDollars;
+use types::Timestamp;
 
 const CHILDREN: i64 = 100;
 /// The most sessions with the search text that are read in full.
@@ -409,7 +409,7 @@ fn timeline_event(row: &dyn Columns) -> Result<TimelineEvent, Error> {
 mod tests {
     use super::*;
     use crate::sqlite::Sqlite;
-    use wire::Status;
+    use types::Status;
 
     #[test]
     fn sessions_with_gaps_are_found_by_their_index_alone() {

@@ -21,9 +21,9 @@ use super::read::{EachRow, SqlDatabase};
 use super::sql::{Columns, Dialect, Query, TOKEN_COLUMNS, Value, json, token};
 use super::storage::{Answer, Error, Ingested, Storage};
 use super::token::{Owner, Token, TokenHash};
-use system::file::open_private;
-use wire::Event;
-use wire::Timestamp;
+use os::file::open_private;
+use types::Event;
+use types::Timestamp;
 
 /// Connections that read for pages; further pages wait.
 const READERS: usize = 4;

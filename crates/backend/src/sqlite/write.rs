@@ -18,8 +18,8 @@ use crate::sql::{
 };
 use crate::storage::Error;
 use crate::token::Owner;
-use wire::Event;
-use wire::Timestamp;
+use types::Event;
+use types::Timestamp;
 
 pub(super) fn ingest(
     conn: &Connection,

@@ -2,8 +2,8 @@
 
 use http::header::CONTENT_ENCODING;
 use http::{HeaderMap, HeaderValue};
-use prices::tier::Tier;
-use wire::Tokens;
+use pricing::tier::Tier;
+use types::Tokens;
 
 use crate::meter::{AnswerMeter, Api, Metered, Progress, Unread};
 

@@ -9,7 +9,7 @@ use flate2::Compression;
 use flate2::write::{GzEncoder, ZlibEncoder};
 use http::header::{CONTENT_ENCODING, SEC_WEBSOCKET_EXTENSIONS};
 use http::{HeaderMap, HeaderValue};
-use wire::{Timestamp, Tokens};
+use types::{Timestamp, Tokens};
 
 use super::frames::tests::{Deflate, frame};
 use super::{AnswerMeter, Api, Metered, Moment, SocketMeter};

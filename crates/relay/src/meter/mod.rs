@@ -21,8 +21,8 @@ mod socket;
 mod sse;
 mod unpack;
 
-use prices::tier::Tier;
-use wire::Tokens;
+use pricing::tier::Tier;
+use types::Tokens;
 
 pub use answer::{AnswerMeter, Progress};
 pub use paths::{api_of, plain_path};

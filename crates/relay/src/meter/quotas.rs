@@ -1,7 +1,7 @@
 //! Limits that an API reports with its answers.
 
 use http::HeaderMap;
-use wire::Timestamp;
+use types::Timestamp;
 
 use super::json::Value;
 use crate::Quota;

@@ -9,7 +9,7 @@ use std::mem;
 use bytes::Bytes;
 use http::HeaderMap;
 use http::header::SEC_WEBSOCKET_EXTENSIONS;
-use wire::Timestamp;
+use types::Timestamp;
 
 use super::api::{Account, Facts, Form, is_last_response_event};
 use super::frames::{Compression, Direction, Messages};

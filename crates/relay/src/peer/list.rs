@@ -20,7 +20,7 @@ pub(super) fn find(peer: SocketAddr, own: SocketAddr) -> io::Result<Option<Socke
 const TABLE_LIMIT: u64 = 16 << 20;
 
 fn table(path: &str) -> io::Result<String> {
-    system::file::text_at_most(path.as_ref(), TABLE_LIMIT)
+    os::file::text_at_most(path.as_ref(), TABLE_LIMIT)
 }
 
 fn find_in(table: &str, peer: SocketAddr, own: SocketAddr) -> Option<Socket> {

@@ -10,7 +10,7 @@ mod list;
 use std::io;
 use std::net::SocketAddr;
 
-use wire::Pid;
+use types::Pid;
 
 /// The peer's end of a connection, as the system lists it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,10 +10,10 @@ use bytes::Bytes;
 use http::{Request, Response, Version};
 use hyper::body::{Body, Frame, Incoming};
 use hyper::client::conn::{TrySendError, http1, http2};
-use system::clock::{Clock, SystemClock};
+use os::clock::{Clock, SystemClock};
 use tokio::runtime::Handle;
 use tokio::task::coop::unconstrained;
-use wire::Timestamp;
+use types::Timestamp;
 
 use super::driver::Driver;
 use crate::body::{RequestBody, Upload};

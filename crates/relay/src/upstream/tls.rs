@@ -41,7 +41,7 @@ fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
     let failed = |error: io::Error| {
         format!("the file of certificate authorities {} cannot be read: {error}", path.display())
     };
-    let pem = system::file::read_at_most(path, CA_FILE_LIMIT).map_err(failed)?;
+    let pem = os::file::read_at_most(path, CA_FILE_LIMIT).map_err(failed)?;
     let certificates = CertificateDer::pem_slice_iter(&pem)
         .collect::<Result<Vec<_>, _>>()
         .map_err(|error| failed(io::Error::other(error)))?;

@@ -2,7 +2,7 @@
 
 use std::{fs, thread};
 
-use wire::{Correlation, Link, SessionRecord};
+use types::{Correlation, Link, SessionRecord};
 
 use crate::real_sessions::scene::{Played, Scene};
 use crate::real_sessions::story::{Recorded, story};

@@ -2,7 +2,7 @@
 //!
 //! Every chunk has the usage so far; a field that is missing is zero.
 
-use wire::Tokens;
+use types::Tokens;
 
 use super::{Account, Counts, Facts, keep, keep_count};
 use crate::meter::json::Value;

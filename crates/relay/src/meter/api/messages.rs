@@ -4,7 +4,7 @@
 //! `message_stop` ends. A document has it all at its root. Numbers of server tools are requests, not tokens, and `iterations`
 //! repeat what the totals hold.
 
-use wire::Tokens;
+use types::Tokens;
 
 use super::{Account, Counts, Facts, Form, keep, keep_count};
 use crate::meter::json::Value;

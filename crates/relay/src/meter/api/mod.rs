@@ -8,8 +8,8 @@ mod gemini;
 mod messages;
 mod responses;
 
-use prices::tier::Tier;
-use wire::Tokens;
+use pricing::tier::Tier;
+use types::Tokens;
 
 use super::json::Value;
 use super::{Api, Metered, Unread};
