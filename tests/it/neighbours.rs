@@ -21,6 +21,9 @@ fn a_file_of_another_run_is_not_taken_for_ours_where_no_process_is_recognised() 
         let count: i64 = conn.query_row("SELECT count(*) FROM session", [], |row| row.get(0)).ok()?;
         (count == 3).then_some(())
     });
+    for run in &runs {
+        run.await_first_look();
+    }
     // Before any process registers, one of them begins a conversation.
     let at = os::clock::Clock::now(&os::clock::SystemClock);
     let folder = std::fs::canonicalize(sandbox.home()).unwrap();

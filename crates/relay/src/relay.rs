@@ -241,6 +241,8 @@ impl Relay {
                 exchange.finish_with(CallEnd::UpstreamGone, StatusCode::BAD_GATEWAY);
                 Ok(own(refusal::answer(exchange.api(), StatusCode::BAD_GATEWAY, &words)))
             }
+            // The agent's connection broke in the middle of its request, which hyper reports as an error of the body's own.
+            Err(SendError::Broken(error)) if error.is_user() && !upload.is_done() => Err(Broken::AgentGone),
             Err(SendError::Broken(error)) => {
                 exchange.broke();
                 Err(error.into())

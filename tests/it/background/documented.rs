@@ -17,7 +17,8 @@ use crate::support::scripted::await_some;
 
 const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/orchestrating.md");
 
-/// A Claude Code that paints its composer, answers each prompt at once, and begins a new conversation at `/clear`.
+/// A Claude Code that paints its composer, answers each prompt at once, asks for a permission where a prompt is to touch a file, and
+/// begins a new conversation at `/clear`.
 const AGENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/background/documented.sh");
 
 /// What stands in a fence, with the line it begins in.
@@ -107,7 +108,7 @@ impl Names {
                     let Some(seen) = seen.get(name) else { continue };
                     match (value.as_str(), seen.as_str()) {
                         (Some(value), Some(seen))
-                            if matches!(name.as_str(), "sessionId" | "cursor" | "before") =>
+                            if matches!(name.as_str(), "sessionId" | "cursor" | "before" | "hash") =>
                         {
                             self.0.insert(value.to_owned(), seen.to_owned());
                         }
@@ -140,7 +141,7 @@ fn every_example_of_the_page_for_orchestrators_is_what_comes() {
     let claude = scene.sandbox.path("bin/claude");
     scene.sandbox.file(
         ".codemie/config.toml",
-        &format!("agent.claude.path = {}\nquiet = true\n", json!(claude.to_str().unwrap())),
+        &format!("agent.claude.path = {}\nquiet = true\nmcp.allowAnswers = true\n", json!(claude.to_str().unwrap())),
     );
     let path = format!("{}:{}", scene.sandbox.path("bin").display(), crate::sandbox::TOOLS);
     let mut server = Server::start(&scene.sandbox);

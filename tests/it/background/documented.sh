@@ -1,4 +1,5 @@
-# A Claude Code that paints its composer, answers each prompt at once, and begins a new conversation at `/clear`.
+# A Claude Code that paints its composer, answers each prompt at once, asks for a permission where the prompt is to touch a file,
+# and begins a new conversation at `/clear`.
 root="$HOME/.claude"
 project="$root/projects/$(pwd -P | sed 's/[^A-Za-z0-9]/-/g')"
 mkdir -p "$root/sessions" "$project"
@@ -31,12 +32,22 @@ answer() {
 paint() {
   printf '\033[2J\033[H%s\n────────────────────\n❯ \n────────────────────\n\033[3;3H' "$1"
 }
+# Waits for the key that answers the question.
+ask() {
+  saved=$(stty -g)
+  stty -icanon -echo
+  printf '\033[2J\033[H────────────────────\n Bash command\n\n   %s\n\n Do you want to proceed?\n ❯ 1. Yes\n   2. No\n\n Esc to cancel' "$1"
+  dd bs=1 count=1 >/dev/null 2>&1
+  stty "$saved"
+}
+# The answer comes last, as with the real one: once it can be read nothing says any more that the agent works.
 turn() {
   be busy
   user "$1"
-  answer "Done."
+  [ "$1" != 'Touch the file' ] || ask 'touch file'
   be idle
   paint "● Done."
+  answer "Done."
 }
 be idle
 paint "Claude Code"

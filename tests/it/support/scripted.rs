@@ -86,6 +86,16 @@ impl Scripted {
         });
     }
 
+    /// Waits until the wrapper has looked at the agent's folders for the first time. It takes files that it finds then for older
+    /// than the run, and watches the folders from then on.
+    pub(crate) fn await_first_look(&self) {
+        await_some("the wrapper's watch", || {
+            let descriptors = std::fs::read_dir(format!("/proc/{}/fdinfo", self.pid())).ok()?;
+            let mut texts = descriptors.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+            texts.any(|text| text.contains("inotify wd:")).then_some(())
+        });
+    }
+
     /// Gives an order and waits until it is carried out.
     pub(crate) fn order(&mut self, order: &str) {
         self.orders.write_all(format!("{order}\n").as_bytes()).unwrap();
