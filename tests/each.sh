@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Runs every test of one test program in a process of its own, as many at a time as there are processors, those with real
-# agents (`real_…`) one at a time. A test that hangs is ended and has failed. Called by tests/run.sh.
+# Runs every test of one test program in a process of its own, one more at a time than there are processors, those with real
+# agents (`real_…`) two at a time. A test that hangs is ended and has failed. Called by tests/run.sh.
 #
 #   tests/each.sh PROGRAM [NAME]
 #
@@ -68,5 +68,7 @@ if [ -z "${CODEMIE_TEST_FULL:-}" ]; then
 fi
 those() { awk "$1 && /${CODEMIE_TEST_ONLY:-.}/ && !/${CODEMIE_TEST_NOT:-^$}/" <<<"$wanted"; }
 each() { xargs -r -d '\n' -n 1 -P "$1" "$0" "$program"; }
-those '!/^real_/' | each "$(nproc)"
-those '/^real_/' | each 1
+# Many wait more than they compute.
+those '!/^real_/' | each $(($(nproc) + 1))
+# The support of these tests has as many turns (tests/it/support/agents.rs).
+those '/^real_/' | each 2

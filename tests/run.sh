@@ -129,7 +129,21 @@ for name in $(compgen -e | grep -E '^(CLAUDECODE$|CLAUDE_CODE_|CODEX_|GEMINI_|CO
 done
 export CARGO_TERM_COLOR=never
 
+# What a phase took goes to a file, for the table at the end: seconds, and processor seconds of everything it started.
+phase=set-up phase_wall=0 phase_cpu=0
+end_phase() {
+    local cpu
+    times >"$results/times" # not by a pipe: a subshell has times of its own
+    cpu=$(awk 'NR == 2 { gsub(/[ms]/, " "); print int($1 * 60 + $2 + $3 * 60 + $4) }' "$results/times")
+    printf '%6d s  %6d s  %s\n' $((SECONDS - phase_wall)) $((cpu - phase_cpu)) "$phase" >>"$results/phases"
+    phase_wall=$SECONDS phase_cpu=$cpu
+}
 say() { printf '== %s\n' "$*"; }
+begin_phase() {
+    end_phase
+    phase=$1
+    say "$1"
+}
 has() { command -v -- "$1" >/dev/null 2>&1; }
 
 # --- set-up -----------------------------------------------------------------------------------------------------------
@@ -287,7 +301,7 @@ fail() {
 check() {
     local name=$1
     shift
-    say "$name"
+    begin_phase "$name"
     if "$@"; then
         passed=$((passed + 1))
     else
@@ -361,7 +375,7 @@ if [ ${#missing[@]} -eq 0 ]; then
     export CODEMIE_TEST_REQUIRE=1
 fi
 
-say "fetching crates"
+begin_phase "fetching crates"
 cargo fetch --locked --quiet || true
 
 ! has cargo-fmt || check "cargo fmt" cargo fmt --check
@@ -377,16 +391,16 @@ if [ -n "$full" ] && rustc --print target-libdir --target "$macos" | xargs -r ls
 fi
 ! has shellcheck || check "shellcheck" shell_scripts
 
-say "building the tests"
+begin_phase "building the tests"
 : >"$results/tests"
 if build_tests >"$results/programs"; then
-    say "running the tests"
+    begin_phase "running the tests"
     mapfile -t programs <"$results/programs"
     run_tests "${programs[@]}"
     check "documentation tests" "${isolated[@]}" cargo test --profile ci --offline --quiet --doc
     if [ -n "$full" ]; then
         check "pexpect's and ptyprocess's own tests" terminal_suites
-        say "running the tests of the terminal again, in its portable form"
+        begin_phase "running the tests of the terminal again, in its portable form"
         build_tests --features portable --test it >"$results/programs" || fail "building the portable form"
         CODEMIE_TEST_ONLY='^(transparency|robust)::' run_tests "$(cat "$results/programs")"
     fi
@@ -394,6 +408,9 @@ else
     fail "building the tests"
 fi
 
+end_phase
+say "time and processor time"
+cat "$results/phases"
 say "slowest tests"
 # Not `head`: it stops reading, and a `sort` that is still writing dies of it, and with it this script.
 sort -k2 -nr "$results/tests" | awk 'NR <= 10 { printf "%8.1f s  %s\n", $2 / 1000, $3 }'

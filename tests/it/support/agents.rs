@@ -1,6 +1,6 @@
-//! The three real agents: where they are, what else a test with them needs, and that only one test at a time has them.
+//! The three real agents: where they are, what else a test with them needs, and that only few tests at a time have them.
 //!
-//! They are big and slow, so a lock keeps tests of one machine from running several at once. And they must reach
+//! They are big and slow, so locks keep tests of one machine from running more than two at once. And they must reach
 //! nothing but the fake API, so they run only where the kernel knows no route but loopback.
 
 use std::fs::{self, File};
@@ -49,7 +49,10 @@ impl Agent {
     }
 }
 
-/// The right to run real agents; nobody else has it meanwhile.
+/// So many tests run real agents at once. Each has a home of its own, and waits for its agents more than it computes.
+const TURNS: u32 = 2;
+
+/// The right to run real agents; [`TURNS`] tests have one at a time.
 #[derive(Debug)]
 pub(crate) struct Turn {
     _lock: File,
@@ -64,8 +67,13 @@ impl Turn {
             return None;
         }
         fs::create_dir_all(scratch()).unwrap();
-        let lock = File::create(scratch().join("agents.lock")).unwrap();
-        lock.lock().unwrap();
+        let open = |turn| File::create(scratch().join(format!("agents-{turn}.lock"))).unwrap();
+        let free = (0..TURNS).map(open).find(|lock| lock.try_lock().is_ok());
+        let lock = free.unwrap_or_else(|| {
+            let lock = open(std::process::id() % TURNS);
+            lock.lock().unwrap();
+            lock
+        });
         Some(Self { _lock: lock })
     }
 }
