@@ -17,14 +17,14 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use crate::launch::LaunchTarget;
 use crate::mcp::Scope;
-use crate::output::Colour;
 use crate::registry;
 use crate::session::names;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use budget::{Budget, BudgetAction, BudgetOnly, BudgetPer, Prices};
 pub use delivery::{Sync, SyncAction};
-use human::length::length;
-use human::shell;
+use format::length::length;
+use format::output::Colour;
+use format::shell;
 pub use proxy::{Proxy, ProxyAction, ProxyServe};
 pub use sessions::{
     Answer, Archive, Attach, BreakdownBy, Current, Explain, Export, Group, Import, ImportFound, Limits, List,
@@ -440,12 +440,12 @@ impl Refusal {
     }
 
     fn in_plain_words(&self) -> String {
-        human::text::clean_lines(&self.text.render().to_string()).into_owned()
+        format::text::clean_lines(&self.text.render().to_string()).into_owned()
     }
 }
 
 fn is_harmless(text: &str) -> bool {
-    !text.chars().any(human::text::is_harmful)
+    !text.chars().any(format::text::is_harmful)
 }
 
 /// Usage errors before an agent started, as `env` and `nohup` have it.

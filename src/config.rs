@@ -69,7 +69,7 @@ pub struct HostConfig {
 impl HostConfig {
     fn read<V: Fn(&str) -> Option<OsString>>(settings: &mut Settings<V>) -> Self {
         let (columns, rows) = settings.text("host.size").as_deref().and_then(keys::size).unwrap_or((120, 40));
-        let mut limit = |key: &str| settings.text(key).as_deref().and_then(human::length::length);
+        let mut limit = |key: &str| settings.text(key).as_deref().and_then(format::length::length);
         Self { columns, rows, idle_limit: limit("host.idleLimit"), total_limit: limit("host.totalLimit") }
     }
 }

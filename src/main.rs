@@ -6,10 +6,10 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use codemie::cli::{self, Command, CommandLine, LaunchTarget, RunOptions};
-use codemie::home::{Home, own_var};
-use codemie::output::failure::{Output, format_error, shown};
-use codemie::output::screen::Screen;
+use codemie::failure::{Output, format_error, shown};
 use codemie::{cmd, registry};
+use format::output::screen::Screen;
+use os::home::{Home, own_var};
 
 fn main() -> ExitCode {
     panic_without_harm();
@@ -81,7 +81,7 @@ fn panic_without_harm() {
             pty::restore_after_panic();
             report(panic);
         } else {
-            codemie::log::note_panic(panic);
+            os::log::note_panic(panic);
         }
     }));
 }

@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
-use crate::home::Home;
 use crate::scan;
 use crate::store::{self, Outgoing, Store};
 use backend::sqlite::Sqlite;
 use backend::storage::{self, Reader, Storage};
 use backend::token::Owner;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use types::Event;
 use types::event::Field;
 

@@ -282,7 +282,6 @@ mod tests {
 
     use super::*;
     use crate::agent::transcript::{self, Page};
-    use crate::home::Home;
     use crate::meter::form::{Checkpoint, Followed};
     use crate::meter::tail::Restart;
     use crate::registry::by_name;
@@ -293,6 +292,7 @@ mod tests {
     use crate::store::{Filter, Span, Store};
     use crate::track::{Plan, Tracker, recover, version};
     use os::clock::{Clock, SystemClock};
+    use os::home::Home;
     use pty::process::SystemProcesses;
     use pty::{ProgramEnd, ProgramExit};
     use types::Pid;

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::Budget;
 use crate::config::{Config, Notify, RunawayLimits};
-use crate::home::Home;
 use os::file::Stamp;
+use os::home::Home;
 use pricing::PriceList;
 use types::Timestamp;
 

@@ -115,11 +115,11 @@ impl Refused {
             None => format!("{} budget", standing.budget.which),
         };
         let spent = standing.spent.cost.0.saturating_add(ended.0);
-        let [limit, spent] = [standing.limit().0, spent].map(human::dollars);
+        let [limit, spent] = [standing.limit().0, spent].map(format::dollars);
         let mut text = format!("codemie: the {which}, {limit}, is used up: {spent} spent");
         if let Some(window) = &standing.window {
             text += "; it begins anew ";
-            text += &human::moment(window.end, now, zone);
+            text += &format::moment(window.end, now, zone);
         }
         let raise = raise_command(
             &standing.budget.which,

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use super::subject::KnownSession;
 use super::{Budget, Kind, Only, Per, Subject, Which, Window};
 use crate::store::{self, Spent, SpentBy, View};
-use human::shell;
+use format::shell;
 use types::{PicoDollars, SessionId, Timestamp, spelled};
 
 spelled!(
@@ -61,8 +61,8 @@ impl Standing {
 
     /// `day: $16.20 of $20.00 (81 %)`, and when it begins anew.
     pub fn in_words(&self, now: Timestamp, zone: &TimeZone) -> String {
-        let [spent, limit] = [self.spent.cost.0, self.limit().0].map(human::dollars);
-        let anew = self.window.as_ref().map(|window| human::moment(window.end, now, zone));
+        let [spent, limit] = [self.spent.cost.0, self.limit().0].map(format::dollars);
+        let anew = self.window.as_ref().map(|window| format::moment(window.end, now, zone));
         let anew = anew.map_or(String::new(), |end| format!(", begins anew {end}"));
         let which = match &self.session {
             Some(session) => format!("{} {}", self.budget.which, session.name),

@@ -12,13 +12,13 @@ use relay::{Gate, Request, Verdict};
 use types::{PicoDollars, Pid, ProcessId, RunId, SessionId, StartTime, Timestamp};
 
 use super::*;
-use crate::home::Home;
 use crate::session::absorb::take_records;
 use crate::session::lifecycle::{self, ConversationStart};
 use crate::session::prune::prune;
 use crate::session::state::{Ending, Exit};
 use crate::session::tests::{World, agent_session, binding, usage};
 use crate::store::{Priced, Realm, Spent, Store};
+use os::home::Home;
 
 /// A million pico-dollars is what one token of answer costs in the tests' records.
 const TOKEN: i64 = 1_000_000;

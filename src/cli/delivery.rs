@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
-use human::since::Since;
+use format::since::Since;
 
 #[derive(Debug, Args)]
 #[command(args_conflicts_with_subcommands = true)]

@@ -6,7 +6,7 @@ use clap::Command;
 use clap::builder::StyledStr;
 
 use super::{LINES, Refusal, STYLES, USAGE, command, usage_code};
-use crate::output::Colour;
+use format::output::Colour;
 
 /// Every command that is seen, in the order of its group. The agents stand before the first.
 const GROUPS: [(&str, &[&str]); 7] = [

@@ -15,7 +15,7 @@ use crate::live::events::Cursor;
 use crate::registry;
 use crate::search::Role;
 use crate::store::{Sort, StatusFilter};
-use human::since::Since;
+use format::since::Since;
 use jiff::tz::TimeZone;
 use types::{Activity, EndReason, Status};
 

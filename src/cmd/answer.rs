@@ -8,9 +8,7 @@ use serde::Serialize;
 
 use super::{Failure, USAGE, question, send};
 use crate::cli::Answer;
-use crate::home::Home;
 use crate::launch::{Origin, lineage, settings};
-use crate::output::{Style, json};
 use crate::remote::RemoteError;
 use crate::remote::answer::answer;
 use crate::remote::client;
@@ -21,7 +19,9 @@ use crate::report::open::open;
 use crate::report::question::Question;
 use crate::session::approval::refusal;
 use crate::store::{Realm, RunRow};
+use format::output::{Style, json};
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use types::SessionId;
 
 /// What is asked, where no choice is made.

@@ -5,7 +5,6 @@ use std::process::ExitCode;
 
 use super::Failure;
 use crate::cli::Attach;
-use crate::home::Home;
 use crate::launch::{Origin, lineage, named_run, settings};
 use crate::remote::attach::{NotAttached, Outcome, attach, request};
 use crate::remote::protocol::{Ended, ToHost};
@@ -14,8 +13,9 @@ use crate::report::find;
 use crate::report::live_target::{LiveTarget, where_it_runs};
 use crate::report::open::OpenStore;
 use crate::store::{Realm, RunRow, Store, View};
-use human::shell;
+use format::shell;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 
 pub fn run(args: &Attach, home: &Home, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     attach_to(&args.session, args.read_only, home, err).map(ExitCode::from)

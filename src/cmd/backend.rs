@@ -13,11 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
 use crate::forward::identity::login_name;
-use crate::home::Home;
 use crate::launch::{Origin, settings};
-use crate::output::table::{Cell, Column, Table};
-use crate::output::unread::Unread;
-use crate::output::{Colour, Style, json};
 use crate::registry;
 use backend::api::Options;
 use backend::bootstrap::{self, TokenFile};
@@ -26,8 +22,12 @@ use backend::database::Database;
 use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash, check_name, new_secret};
 use backend::{log, server};
+use format::output::table::{Cell, Column, Table};
+use format::output::unread::Unread;
+use format::output::{Colour, Style, json};
 use os::clock::{Clock, SystemClock};
 use os::file::create_private;
+use os::home::Home;
 
 /// The database, without its password on a command line, where others can read it.
 const DATABASE: &str = "CODEMIE_BACKEND_DATABASE";
@@ -302,7 +302,7 @@ fn table(tokens: &[Token]) -> Table {
     for token in tokens {
         let state =
             token.revoked_at.map_or(Cell::from("good"), |_| Cell::painted("revoked", Colour::Warning));
-        let made = human::moment(token.created_at, now, &zone);
+        let made = format::moment(token.created_at, now, &zone);
         table.row([
             Cell::from(&*token.name),
             Cell::from(token.role.as_str()),
@@ -320,7 +320,7 @@ mod tests {
 
     #[test]
     fn hostile_token_names_are_drawn_harmlessly() {
-        crate::output::hostile::draw_everywhere(|text, style| {
+        crate::cmd::hostile::draw_everywhere(|text, style| {
             let hash = TokenHash::of("secret");
             let token = Token {
                 name: text.into(),

@@ -6,8 +6,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::home::Home;
 use os::file::create_private;
+use os::home::Home;
 
 /// Where snaps have their desktop files. A browser that is a snap reads only what stands openly in the user's folder: no
 /// hidden folder (ours is one), no `/tmp`. One from Flatpak is handed the file itself.

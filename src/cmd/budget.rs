@@ -11,17 +11,17 @@ use super::{Failure, USAGE};
 use crate::budget::{Budget, Per, Standing, Subject, Which, Window, raise_command, standing};
 use crate::cli::{self, BudgetAction};
 use crate::config::{Config, edit};
-use crate::home::{Home, own_var};
 use crate::launch::{Origin, lineage};
-use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style, json};
 use crate::registry;
 use crate::report::budget::{self, BudgetRecord};
 use crate::report::find;
 use crate::report::open::{open, open_existing};
 use crate::store::{Realm, RunRow, SessionRow, Store, View};
-use human::counted;
+use format::counted;
+use format::output::table::{Cell, Column, Table};
+use format::output::{Colour, Style, json};
 use os::clock::{Clock, SystemClock};
+use os::home::{Home, own_var};
 use pty::process::{Processes, SystemProcesses};
 use types::{PicoDollars, Pid, Timestamp};
 
@@ -87,7 +87,7 @@ fn loosens(known: &Budget, new: Option<&Budget>) -> bool {
 }
 
 fn stated(budget: &Budget) -> String {
-    let limit = human::dollars(budget.limit.0);
+    let limit = format::dollars(budget.limit.0);
     let enforced = if budget.enforce {
         "; runs that begin from now on go through the proxy, which refuses calls beyond it"
     } else {
@@ -220,12 +220,12 @@ impl Raise<'_> {
         now: Timestamp,
         zone: &TimeZone,
     ) -> String {
-        let limit = human::dollars(standing.limit().0.saturating_add(self.amount.0));
-        let spent = human::dollars(standing.spent.cost.0);
+        let limit = format::dollars(standing.limit().0.saturating_add(self.amount.0));
+        let spent = format::dollars(standing.spent.cost.0);
         let session = named.map(|row| row.name.as_str());
         let session = session.or(standing.session.as_ref().map(|session| session.name.as_str()));
         let of = session.map_or(String::new(), |name| format!(", for {name} alone"));
-        let until = standing.window.as_ref().map(|Window { end, .. }| human::moment(*end, now, zone));
+        let until = standing.window.as_ref().map(|Window { end, .. }| format::moment(*end, now, zone));
         let until = until.map_or(String::new(), |end| format!(", until {end}"));
         format!("{}: {limit}{of}{until}; {spent} spent", standing.budget.which)
     }
@@ -287,7 +287,7 @@ fn drawn(
     ]);
     let mut table = Table::new(columns);
     let amounts = |of: fn(&Standing) -> PicoDollars| {
-        human::column(&standings.iter().map(|standing| (of(standing).0, false)).collect::<Vec<_>>())
+        format::column(&standings.iter().map(|standing| (of(standing).0, false)).collect::<Vec<_>>())
     };
     let (limits, spent, left) =
         (amounts(Standing::limit), amounts(|standing| standing.spent.cost), amounts(Standing::left));
@@ -306,9 +306,9 @@ fn drawn(
             left.into(),
         ];
         cells.extend(raised.then(|| {
-            if standing.raised.0 > 0 { human::dollars(standing.raised.0) } else { String::new() }.into()
+            if standing.raised.0 > 0 { format::dollars(standing.raised.0) } else { String::new() }.into()
         }));
-        let anew = standing.window.as_ref().map(|window| human::moment(window.end, now, zone));
+        let anew = standing.window.as_ref().map(|window| format::moment(window.end, now, zone));
         cells.extend([
             anew.unwrap_or_default().into(),
             if standing.budget.enforce { "yes" } else { "" }.into(),
@@ -324,7 +324,7 @@ fn drawn(
         text += &style.fold(&format!(
             "{}: {}; no session runs that it is for.",
             budget.which,
-            human::dollars(budget.limit.0)
+            format::dollars(budget.limit.0)
         ));
     }
     if let Some(unpriced) =

@@ -3,10 +3,10 @@
 use std::io::Write;
 use std::process::ExitCode;
 
-use super::format::{cost, number};
-use crate::home::Home;
+use super::session_text::{cost, number};
 use crate::report::open::open_existing;
 use crate::report::usage::{UsageRow, uncommitted};
+use os::home::Home;
 
 /// Prints nothing where nothing was spent, and never keeps a commit from being made.
 pub fn run(home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -22,9 +22,9 @@ fn trailer(spent: &UsageRow) -> String {
     if spent.api_calls == 0 {
         return String::new();
     }
-    let calls = human::counted(usize::try_from(spent.api_calls).unwrap_or(0), "call");
+    let calls = format::counted(usize::try_from(spent.api_calls).unwrap_or(0), "call");
     let cost = cost(spent.cost.dollars(), &spent.unpriced_models);
-    format!("Agent-Usage: {cost}, {} tokens, {calls}\n", human::count(number(spent.tokens())))
+    format!("Agent-Usage: {cost}, {} tokens, {calls}\n", format::count(number(spent.tokens())))
 }
 
 #[cfg(test)]

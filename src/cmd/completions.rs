@@ -10,10 +10,10 @@ use clap_complete::Shell;
 
 use crate::cli::{self, Completable, Complete, Completions};
 use crate::config::keys::KEYS;
-use crate::home::Home;
 use crate::store::{Filter, Labelled, Store};
-use human::text::{clean, shorten};
+use format::text::{clean, shorten};
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 
 /// A longer list helps nobody who presses a key for one name.
 const NAMES: usize = 500;

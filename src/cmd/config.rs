@@ -11,17 +11,17 @@ use super::budget::refuse_inside_a_run;
 use crate::cli::{Config, ConfigAction};
 use crate::config::keys::{self, KEYS};
 use crate::config::{Settings, Source, edit};
+use crate::failure::shown;
 use crate::forward;
-use crate::home::{Home, own_var};
 use crate::launch::receivers;
-use crate::output::failure::shown;
-use crate::output::table::padded;
-use crate::output::wrap::{hanging, wrap};
-use crate::output::{Style, json};
 use crate::report::open::send_leftovers;
 use crate::store::Store;
-use human::counted;
+use format::counted;
+use format::output::table::padded;
+use format::output::wrap::{hanging, wrap};
+use format::output::{Style, json};
 use os::clock::{Clock, SystemClock};
+use os::home::{Home, own_var};
 
 /// A usage error of a management command.
 const USAGE: u8 = 2;

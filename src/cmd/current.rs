@@ -4,18 +4,18 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::{format, no_such_session};
+use super::{no_such_session, session_text};
 use crate::cli::Current;
-use crate::home::Home;
 use crate::launch::{Origin, RUN_VARIABLE, lineage};
-use crate::output::{Colour, Style, json};
 use crate::report::current::current;
 use crate::report::open::open_existing;
 use crate::report::state::Asked;
 use crate::session::lineage::Lineage;
 use crate::session::record::record;
-use human::text::clean;
+use format::output::{Colour, Style, json};
+use format::text::clean;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use types::SessionRecord;
 
 pub fn run(args: &Current, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -53,8 +53,9 @@ fn not_inside(lineage: &Lineage, home: &Home) -> String {
 
 fn line(record: &SessionRecord, style: Style) -> String {
     let name = style.paint(&record.name, Colour::Heading);
-    let status = style.paint(&format::status(record), format::colour(record.status, record.end_reason));
-    let time = human::duration(Duration::from_millis(record.duration_ms));
+    let status =
+        style.paint(&session_text::status(record), session_text::colour(record.status, record.end_reason));
+    let time = format::duration(Duration::from_millis(record.duration_ms));
     let (id, agent) = (clean(&record.session_id), clean(&record.agent));
     format!("{name}  {id}  {agent}  {status}  {time}")
 }

@@ -17,11 +17,8 @@ use tokio::sync::watch;
 
 use super::browser;
 use crate::cli;
-use crate::detached;
-use crate::home::{Home, own_var};
 use crate::mirror::LocalMirror;
 use crate::mirror::history::HistoryFeed;
-use crate::output::unread::Unread;
 use crate::registry;
 use crate::report::open::{open, recover};
 use crate::store::{self, Store, View};
@@ -30,7 +27,10 @@ use backend::dashboard::{
     Conversation, Dashboard, Gate, History, KnownAgents, LocalFacts, Outbox, Titles, router,
 };
 use backend::token::new_key;
+use format::output::unread::Unread;
 use os::clock::{Clock, SystemClock};
+use os::home::{Home, own_var};
+use pty::detached;
 
 /// How soon the pages show a change. Each look reads a counter in shared memory.
 const LOOK: Duration = Duration::from_millis(400);

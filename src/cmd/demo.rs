@@ -11,10 +11,8 @@ use super::browser;
 use crate::agent::{Agent, Follow};
 use crate::cli;
 use crate::demo::{self, Demo, report};
-use crate::home::{Home, own_var};
+use crate::failure::format_error;
 use crate::launch::{self, Origin, RunResult, SESSION_VARIABLE, lineage, note, wrap};
-use crate::output::Style;
-use crate::output::failure::format_error;
 use crate::registry;
 use crate::report::open::open;
 use crate::session::lifecycle::ConversationStart;
@@ -23,7 +21,9 @@ use crate::shim::files::{DiskFiles, OwnBinary};
 use crate::shim::install::{ShimState, Shims};
 use crate::store::{self, Store, Surroundings, View};
 use crate::track::Plan;
+use format::output::Style;
 use os::clock::{Clock, SystemClock};
+use os::home::{Home, own_var};
 use pty::ProgramSpec;
 use types::SessionRecord;
 use types::{AgentSessionId, Ids, RandomIds, SessionId};
@@ -94,7 +94,7 @@ pub fn run(
 }
 
 fn received(events: usize, entrance: &str) -> String {
-    let events = human::grouped(events as u64);
+    let events = format::grouped(events as u64);
     format!(
         "\nA backend of the demonstration's own has received all {events} events. Its dashboard:\n  {entrance}\n\
          The address lets one browser in, once, within ten minutes.\n"

@@ -11,18 +11,18 @@ use anyhow::Context;
 use serde_json::json;
 
 use crate::cli::{Export, Import, ImportFound};
-use crate::detached;
-use crate::home::Home;
 use crate::launch::{Origin, settings};
-use crate::log;
-use crate::output::json;
 use crate::report::find;
 use crate::report::open::open;
 use crate::session::exchange::{self, ExportFile, Titles};
 use crate::session::import::{self, ImportReport, found};
 use crate::store::{self, Store};
-use human::text::clean;
+use format::output::json;
+use format::text::clean;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
+use os::log;
+use pty::detached;
 
 pub fn export(
     args: &Export,

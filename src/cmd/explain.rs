@@ -6,21 +6,21 @@ use std::process::ExitCode;
 use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
-use super::format::{date, instant};
+use super::session_text::{date, instant};
 use crate::cli::Explain;
-use crate::home::Home;
 use crate::launch::Origin;
-use crate::output::table::padded;
-use crate::output::tilde::at_home;
-use crate::output::wrap::{INDENT, hanging, wrap};
-use crate::output::{Colour, Style, json};
 use crate::registry;
 use crate::report::explain::{Explanation, RunEvidence};
 use crate::report::find;
 use crate::report::open::open;
 use crate::store::{Evidence, EvidenceVerdict};
-use human::text::shorten;
+use format::output::table::padded;
+use format::output::tilde::at_home;
+use format::output::wrap::{INDENT, hanging, wrap};
+use format::output::{Colour, Style, json};
+use format::text::shorten;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use types::{Correlation, EvidenceKind, Link};
 
 /// Sources are words of ours; what an import calls one may be anything.
@@ -158,7 +158,7 @@ fn lines(evidence: &[Evidence], none: &str, style: Style, zone: &TimeZone) -> St
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::cmd::format::sample;
+    use crate::cmd::session_text::sample;
     use crate::report::explain::{Predecessor, RunSeen};
     use types::{AgentSessionId, StartReason, Timestamp};
 
@@ -233,7 +233,7 @@ Evidence
 
     #[test]
     fn hostile_text_in_evidence_is_drawn_harmlessly() {
-        crate::output::hostile::draw_everywhere(|text, style| {
+        crate::cmd::hostile::draw_everywhere(|text, style| {
             let mut explanation = explanation();
             (explanation.session_id, explanation.name, explanation.agent) =
                 (text.into(), text.into(), text.into());

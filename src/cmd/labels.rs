@@ -5,15 +5,15 @@ use std::process::ExitCode;
 
 use super::{Failure, USAGE};
 use crate::cli::{Archive, Group, Rename, Tags};
-use crate::home::Home;
 use crate::launch::{Origin, receivers};
 use crate::report::find;
 use crate::report::open::{open, send_leftovers};
 use crate::session::publish::publish;
 use crate::session::{self, labels};
 use crate::store::{SessionRow, Tx};
-use human::text::shorten;
+use format::text::shorten;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 
 pub fn rename(args: &Rename, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     change(home, &[&args.session], out, |tx, row| {

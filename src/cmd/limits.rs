@@ -5,21 +5,21 @@ use std::process::ExitCode;
 
 use jiff::tz::TimeZone;
 
-use super::format::{at_list_price, costs, number};
 use super::scanner::with_scanner;
+use super::session_text::{at_list_price, costs, number};
 use crate::cli::Limits;
-use crate::home::Home;
 use crate::launch::{Origin, settings};
-use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style, json};
 use crate::report::limits::{COMPUTED, Limit, LimitWindow, limits, needed_since};
 use crate::report::open::open_existing;
 use crate::report::plan::{PlanWorth, month};
 use crate::report::usage::{By, UsageQuery, tally};
 use crate::store::{Span, View};
-use human::text::clean;
+use format::output::table::{Cell, Column, Table};
+use format::output::{Colour, Style, json};
+use format::text::clean;
 use os::calendar::LocalClock;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use types::{PicoDollars, Timestamp};
 
 pub fn run(args: &Limits, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -133,9 +133,9 @@ fn table(limits: &[&Limit], now: Timestamp, zone: &TimeZone) -> Table {
             cells.push(Cell::painted(model.into_owned(), colour));
         }
         cells.extend([
-            only(human::moment(limit.begin, now, zone)).into(),
-            only(human::moment(limit.end, now, zone)).into(),
-            human::count(number(limit.tokens)).into(),
+            only(format::moment(limit.begin, now, zone)).into(),
+            only(format::moment(limit.end, now, zone)).into(),
+            format::count(number(limit.tokens)).into(),
             cost.into(),
             pace.into(),
             end.into(),
@@ -229,7 +229,7 @@ Costs are at list price.
 
     #[test]
     fn hostile_text_is_drawn_harmlessly() {
-        crate::output::hostile::draw_everywhere(|text, style| {
+        crate::cmd::hostile::draw_everywhere(|text, style| {
             let mut limit = limit(Some(text), LimitWindow::Week, Some(0.1));
             (limit.agent, limit.source) = (text.into(), text.into());
             draw(&[limit], &[], Timestamp(0), &TimeZone::UTC, style)

@@ -9,13 +9,10 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use super::budget;
-use super::format::{self, ShortIds, costs, state_or_status};
 use super::scanner::with_scanner;
+use super::session_text::{self, ShortIds, costs, state_or_status};
 use crate::cli::{List, StatusName};
-use crate::home::Home;
 use crate::launch::{Origin, settings};
-use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style, json};
 use crate::report::list::{self, ListedRecord, Listing, SessionLine};
 use crate::report::open::open_existing;
 use crate::report::state::Asked;
@@ -23,7 +20,10 @@ use crate::report::title;
 use crate::report::unwrapped;
 use crate::scan::ForeignSession;
 use crate::store::{Filter, Show};
+use format::output::table::{Cell, Column, Table};
+use format::output::{Colour, Style, json};
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use types::{Activity, LiveState, Timestamp};
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -113,7 +113,7 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         out.write_all(drawn(&lines, now, &zone, style).as_bytes())?;
     }
     if more > 0 {
-        let more = human::grouped(more as u64);
+        let more = format::grouped(more as u64);
         let line = format!("… {more} more, `--limit 0` shows all");
         writeln!(out, "{}", style.paint(&line, Colour::Faint))?;
     }
@@ -225,7 +225,7 @@ fn nothing(args: &List, files: usize) -> String {
             files => format!(
                 "{first} There {} {} from before: `codemie list --scan` lists their conversations, `codemie usage --scan` counts them.",
                 if files == 1 { "is" } else { "are" },
-                human::counted(files, "session file"),
+                format::counted(files, "session file"),
             ),
         }
     }
@@ -264,7 +264,7 @@ fn table(
     let metered = lines.iter().any(called);
     let (branches, tags) =
         (lines.iter().any(|line| line.row.branch.is_some()), lines.iter().any(|line| !line.tags.is_empty()));
-    let mut columns = vec![Column::text("NAME", format::NAME)];
+    let mut columns = vec![Column::text("NAME", session_text::NAME)];
     // Where there is more room, other columns go before a title is cut to a word or two.
     let least = if wide { 30 } else { 16 };
     columns.extend(titles.then(|| Column::text("TITLE", least).dispensable(2)));
@@ -284,18 +284,18 @@ fn table(
     columns.extend(budgets.then(|| Column::number("BUDGET").dispensable(1)));
     let runaways = lines.iter().any(|line| line.runaway.is_some());
     columns.extend(runaways.then(|| Column::text("RUNAWAY", 10).dispensable(1)));
-    columns.push(Column::text("ID", format::ID));
+    columns.push(Column::text("ID", session_text::ID));
     columns.extend(archived);
     columns.extend(tags.then(|| Column::text("TAGS", 12).dispensable(11)));
     let mut table = Table::new(columns);
     let ids: ShortIds<'_> = lines.iter().map(|line| line.row.id.as_str()).collect();
-    let moments = human::Moments::until(now, zone);
+    let moments = format::Moments::until(now, zone);
     let amounts = lines.iter().map(|line| called(line).then_some((line.row.cost, &*line.unpriced_models)));
     for (line, cost) in lines.iter().zip(costs(amounts)) {
         let row = &line.row;
         let is_wrapped = line.unwrapped.is_none();
         let status = match archived {
-            _ if !is_wrapped => Cell::painted(format::NOT_WRAPPED, Colour::Faint),
+            _ if !is_wrapped => Cell::painted(session_text::NOT_WRAPPED, Colour::Faint),
             None if row.archived => Cell::painted("archived", Colour::Faint),
             _ => {
                 let (word, colour) = state_or_status(line.state.as_ref(), row.status, row.end_reason);
@@ -311,9 +311,9 @@ fn table(
         cells.extend(branches.then(|| line.row.branch.as_deref().unwrap_or("").into()));
         cells.extend(models.then(|| model(&line.models).into()));
         cells.push(moments.moment(row.active_at).into());
-        cells.push(if is_wrapped { human::duration(line.open) } else { String::new() }.into());
+        cells.push(if is_wrapped { format::duration(line.open) } else { String::new() }.into());
         if metered {
-            let tokens = if called(line) { human::count(row.tokens) } else { String::new() };
+            let tokens = if called(line) { format::count(row.tokens) } else { String::new() };
             cells.extend([tokens.into(), cost.into()]);
         }
         if budgets {
@@ -539,7 +539,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
         let mut words: Vec<String> = Activity::ALL
             .iter()
             .map(|is| shown(Status::Active, None, Some(state(*is)), false))
-            .chain([shown(Status::Completed, None, None, true), format::NOT_WRAPPED.to_owned()])
+            .chain([shown(Status::Completed, None, None, true), session_text::NOT_WRAPPED.to_owned()])
             .collect();
         for status in Status::ALL {
             words.push(shown(*status, None, None, false));
@@ -638,7 +638,7 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
 
     #[test]
     fn hostile_names_are_drawn_harmlessly() {
-        crate::output::hostile::draw_everywhere(|text, style| {
+        crate::cmd::hostile::draw_everywhere(|text, style| {
             let mut lines = lines();
             for line in &mut lines {
                 for field in [&mut line.row.id, &mut line.row.name, &mut line.row.agent] {

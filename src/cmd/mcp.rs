@@ -3,8 +3,8 @@
 use std::process::ExitCode;
 
 use crate::cli::{Mcp, McpCompat};
-use crate::home::Home;
 use crate::mcp::{ServeOptions, serve};
+use os::home::Home;
 
 pub fn run(args: &Mcp, home: &Home) -> anyhow::Result<ExitCode> {
     let genie = args.compat == Some(McpCompat::Genie);

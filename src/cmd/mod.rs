@@ -15,7 +15,8 @@ mod demo;
 mod doctor;
 mod exchange;
 mod explain;
-mod format;
+#[cfg(test)]
+pub(crate) mod hostile;
 mod init;
 mod labels;
 mod limits;
@@ -30,6 +31,7 @@ pub mod run;
 mod scanner;
 mod search;
 mod send;
+mod session_text;
 mod shim;
 mod show;
 pub mod statusline;
@@ -46,10 +48,10 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use crate::cli::Command;
-use crate::home::Home;
-use crate::output::failure::shown;
+use crate::failure::shown;
 use crate::registry;
 use crate::report::find::FindError;
+use os::home::Home;
 
 /// The exit code of a command line that cannot be obeyed.
 const USAGE: u8 = 2;

@@ -7,12 +7,12 @@ use serde::Serialize;
 
 use crate::cli::Prices;
 use crate::config::prices::price_list;
-use crate::home::Home;
-use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style, json};
 use crate::report::open::open_existing;
 use crate::store::OwnPriceUse;
-use human::counted;
+use format::counted;
+use format::output::table::{Cell, Column, Table};
+use format::output::{Colour, Style, json};
+use os::home::Home;
 use pricing::{OWN, PriceList, Rates, TABLE_DATE, TABLE_VERSION};
 
 /// One model, in dollars per million tokens.
@@ -167,7 +167,7 @@ fn used_for(used: &Used) -> String {
         Ok(calls @ 1..) => format!(
             "the price was used for {}, {} in all.",
             counted(calls, "call"),
-            human::usd(used.cost_usd)
+            format::usd(used.cost_usd)
         ),
         _ => "the price was not used yet.".to_owned(),
     }

@@ -9,15 +9,15 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Proxy, ProxyAction, ProxyServe};
-use crate::home::Home;
 use crate::launch::{Origin, settings};
-use crate::output::table::{Cell, Column, Table};
-use crate::output::unread::Unread;
-use crate::output::{Style, json};
 use crate::proxy::listeners::{self, Listener};
 use crate::proxy::{alone, keeper, worker};
 use crate::store::Store;
+use format::output::table::{Cell, Column, Table};
+use format::output::unread::Unread;
+use format::output::{Style, json};
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
 use types::{Pid, RandomIds};
 
@@ -48,7 +48,7 @@ fn serve(args: &ProxyServe, home: &Home, out: &mut dyn Write) -> anyhow::Result<
     let port = listener.local_addr()?.port();
     let settings = alone::settings(home, &config, token.text.clone(), port, &args.upstream)
         .map_err(|why| anyhow::anyhow!(why))?;
-    let _ = crate::log::start(home, settings.log_level.as_deref());
+    let _ = os::log::start(home, settings.log_level.as_deref());
     let own = SystemProcesses.identify(Pid(std::process::id().cast_signed()));
     let _note = own.and_then(|own| listeners::note(&settings, own, SystemClock.now()).ok());
     let runtime = worker::runtime()?;
@@ -136,7 +136,7 @@ fn table(listeners: &[Listener], home: &Home) -> Table {
                 Cell::from(&**name),
                 Cell::from(&*route.upstream),
                 Cell::from(session.clone()),
-                Cell::from(human::moment(listener.since, now, &zone)),
+                Cell::from(format::moment(listener.since, now, &zone)),
             ]);
         }
     }

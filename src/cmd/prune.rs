@@ -9,18 +9,18 @@ use anyhow::Context;
 use jiff::tz::TimeZone;
 use serde_json::json;
 
-use super::format::{self, ShortIds, date};
+use super::session_text::{self, ShortIds, date};
 use super::{Failure, USAGE};
 use crate::agent::Agent;
 use crate::cli::Prune;
 use crate::demo::{self, Demo};
-use crate::home::Home;
-use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style, json};
 use crate::report::open::open_existing;
 use crate::session::prune::prune;
 use crate::store::{self, Filter, SessionRow, Show, View};
+use format::output::table::{Cell, Column, Table};
+use format::output::{Colour, Style, json};
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use pty::is_terminal;
 use types::Timestamp;
 
@@ -135,16 +135,16 @@ fn summary(count: usize, dry_run: bool, agent: Option<&str>, before: Option<&str
 }
 
 fn sessions(count: usize) -> String {
-    human::counted(count, "session")
+    format::counted(count, "session")
 }
 
 fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
     let mut table = Table::new([
-        Column::text("NAME", format::NAME),
+        Column::text("NAME", session_text::NAME),
         Column::text("AGENT", 6).dispensable(2),
         Column::text("PROJECT", 7).dispensable(3),
         Column::text("ENDED", usize::MAX).dispensable(1),
-        Column::text("ID", format::ID),
+        Column::text("ID", session_text::ID),
     ]);
     let shown: Vec<String> = rows.iter().map(SessionRow::shown_id).collect();
     let ids: ShortIds<'_> = shown.iter().map(String::as_str).collect();
@@ -153,7 +153,7 @@ fn table(rows: &[SessionRow], now: Timestamp, zone: &TimeZone) -> Table {
             row.name.as_str().into(),
             row.agent.as_str().into(),
             row.workspace.project.as_deref().unwrap_or("").into(),
-            row.ended_at.map_or(String::new(), |at| human::moment(at, now, zone)).into(),
+            row.ended_at.map_or(String::new(), |at| format::moment(at, now, zone)).into(),
             Cell::painted(ids.of(id), Colour::Faint),
         ]);
     }
@@ -170,7 +170,7 @@ mod tests {
         let mut world = crate::session::tests::World::new();
         let (_, started) = world.start(ConversationStart::Fresh);
         let row = world.session(started.session);
-        crate::output::hostile::draw_everywhere(|text, style| {
+        crate::cmd::hostile::draw_everywhere(|text, style| {
             let mut row = row.clone();
             (row.name, row.agent, row.workspace.project) = (text.into(), text.into(), Some(text.into()));
             row.former_id = Some(text.into());

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::output::{Colour, Style};
 use crate::report::question::Question;
-use human::shell;
-use human::text::clean;
+use format::output::{Colour, Style};
+use format::shell;
+use format::text::clean;
 
 /// The screen, and below it the choices with the command that makes one.
 pub(super) fn draw(question: &Question, name: &str, style: Style) -> String {

@@ -10,17 +10,17 @@ use super::damage;
 use crate::cli::RunOptions;
 use crate::config::{Config, HostConfig};
 use crate::forward::Sinks;
-use crate::home::Home;
 use crate::host;
 use crate::launch::{
     self, AssignedId, Labels, LaunchRequest, LaunchTarget, Origin, Prepared, RunResult, SystemBinaries, World,
 };
 use crate::live::events::Cursor;
-use crate::output::Style;
 use crate::remote::protocol::Size;
 use crate::store::Store;
 use closing::Added;
+use format::output::Style;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use types::{RandomIds, SessionId};
 
 /// A usage error before an agent started.

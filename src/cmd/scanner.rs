@@ -1,14 +1,14 @@
 //! A scan of all agents' files, as commands ask for one.
 
 use crate::config::prices::price_list;
-use crate::home::{Home, own_var};
-use crate::output::progress::Bar;
+use crate::progress::Bar;
 use crate::registry;
 use crate::scan::{Days, Progress, Scanner};
+use os::home::{Home, own_var};
 
 /// Hands a scanner to `read`, with the prices and days of this machine. `visible`: a bar shows how far it is, on a terminal.
 pub(super) fn with_scanner<T>(home: &Home, visible: bool, read: impl FnOnce(&Scanner<'_>) -> T) -> T {
-    let bar = visible.then(|| Bar::on_terminal("reading session files", human::bytes)).flatten();
+    let bar = visible.then(|| Bar::on_terminal("reading session files", format::bytes)).flatten();
     read(&Scanner {
         folder: home.scans(),
         agents: registry::AGENTS,

@@ -12,18 +12,18 @@ use unicode_width::UnicodeWidthStr;
 use super::list::project;
 use super::{Failure, USAGE};
 use crate::cli::Search;
-use crate::home::Home;
 use crate::launch::Origin;
-use crate::output::progress::Bar;
-use crate::output::table::padded;
-use crate::output::{Colour, Style, json};
+use crate::progress::Bar;
 use crate::report::open::open_existing;
 use crate::report::search::{FoundMessage, FoundMessages, Where, search};
 use crate::scan::Progress;
 use crate::search::{Query, Word};
 use excerpt::Excerpt;
-use human::text::shorten;
+use format::output::table::padded;
+use format::output::{Colour, Style, json};
+use format::text::shorten;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use types::Timestamp;
 
 pub fn run(args: &Search, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -42,7 +42,7 @@ pub fn run(args: &Search, home: &Home, out: &mut dyn Write, err: &mut dyn Write)
     let place = Where { agent: args.agent.clone(), project: args.project.as_deref().map(project) };
     let mut store = open_existing(home)?;
     let found = {
-        let bar = Bar::on_terminal("searching conversations", human::bytes);
+        let bar = Bar::on_terminal("searching conversations", format::bytes);
         let watch = bar.as_ref().map(|bar| bar as &dyn Progress);
         search(&query, &place, &Origin::of_this_process(), store.as_mut(), watch)?
     };
@@ -81,7 +81,7 @@ struct Head {
 }
 
 /// A usual name whole.
-const SESSION: usize = super::format::NAME;
+const SESSION: usize = super::session_text::NAME;
 
 /// With less room beside its head the words stand below it.
 const BESIDE: usize = 40;
@@ -90,7 +90,7 @@ impl Drawn<'_> {
     fn head(&self, message: &FoundMessage) -> Head {
         let foreign = || message.agent_session_id.as_ref().map(|id| id.chars().take(8).collect());
         let session = message.name.clone().or_else(foreign).unwrap_or_default();
-        let when = message.time.map(|at| human::moment(at, self.now, self.zone));
+        let when = message.time.map(|at| format::moment(at, self.now, self.zone));
         let who = match message.role {
             "user" => "you",
             "assistant" => message.agent,

@@ -9,9 +9,7 @@ use serde::Serialize;
 
 use super::NOT_KNOWN_YET;
 use crate::cli::Send;
-use crate::home::Home;
 use crate::launch::Origin;
-use crate::output::{Colour, Style, json};
 use crate::remote::RemoteError;
 use crate::remote::protocol::{SendAnswer, SendRequest};
 use crate::remote::send::{Recipient, SendError, send};
@@ -20,9 +18,11 @@ use crate::report::find::session;
 use crate::report::live_target::{LiveTarget, where_it_runs};
 use crate::report::open::open;
 use crate::store::Store;
-use human::shell;
-use human::text::clean;
+use format::output::{Colour, Style, json};
+use format::shell;
+use format::text::clean;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use types::{Delivery, SessionId};
 
 #[derive(Serialize)]

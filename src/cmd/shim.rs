@@ -8,15 +8,15 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use serde_json::json;
 
-use crate::output::json;
-use crate::output::table::padded;
+use format::output::json;
+use format::output::table::padded;
 
 use crate::cli::{Shim, ShimAction};
-use crate::home::Home;
 use crate::shim::files::{DiskFiles, OwnBinary};
 use crate::shim::install::{Error, ShimChange, ShimState, Shims};
 use crate::shim::resolve::Query;
 use crate::shim::status::Reach;
+use os::home::Home;
 
 pub fn run(args: &Shim, home: &Home, agents: &[&str], out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let ourselves = OwnBinary::of_this_process(&DiskFiles);

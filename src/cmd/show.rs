@@ -8,13 +8,10 @@ use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
-use super::format::{self, Sheet, cost, date, number, tokens};
 use super::question;
+use super::session_text::{self, Sheet, cost, date, number, tokens};
 use crate::cli::Show;
-use crate::home::Home;
 use crate::launch::{Origin, settings};
-use crate::output::table::{Column, Table};
-use crate::output::{Colour, Style, json};
 use crate::registry;
 use crate::report::details::{Chain, SessionDetails, TreeUsage, foreign_record};
 use crate::report::find::{FindError, find};
@@ -23,8 +20,11 @@ use crate::report::question::{Question, asks};
 use crate::report::state::Asked;
 use crate::report::title;
 use crate::session::lookup::{Foreign, Found};
-use human::shell;
+use format::output::table::{Column, Table};
+use format::output::{Colour, Style, json};
+use format::shell;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use pricing::unpriced;
 use types::{Coverage, Link, LiveState, SessionRecord};
 
@@ -80,10 +80,10 @@ struct Sheets<'a>(&'a SessionDetails);
 impl Sheets<'_> {
     fn draw(&self, style: Style, zone: &TimeZone) -> String {
         let record = &self.0.record;
-        let status = format::status(record);
+        let status = session_text::status(record);
         let mut text = style.heading(&[
             (&record.name, Colour::Heading),
-            (&status, format::colour(record.status, record.end_reason)),
+            (&status, session_text::colour(record.status, record.end_reason)),
         ]);
         text += &self.identity(zone).render(style);
         text.push('\n');
@@ -117,7 +117,7 @@ impl Sheets<'_> {
         sheet.line("started", date(record.start_time, zone));
         sheet.maybe("ended", record.end_time.map(|at| date(at, zone)));
         sheet.maybe("limit", self.0.limit.as_ref());
-        let open = human::duration(Duration::from_millis(record.duration_ms));
+        let open = format::duration(Duration::from_millis(record.duration_ms));
         sheet.line(
             "open for",
             if self.0.openings > 1 { format!("{open} in {} openings", self.0.openings) } else { open },
@@ -154,23 +154,23 @@ impl Sheets<'_> {
         if !usage.unpriced_models.is_empty() {
             sheet.line("no price for", unpriced::named(&usage.unpriced_models, &usage.unpriced_calls));
         }
-        sheet.line("prompts", human::grouped(number(usage.prompts)));
+        sheet.line("prompts", format::grouped(number(usage.prompts)));
         let failed = Some(usage.tool_errors).filter(|failed| *failed > 0);
         let failed =
-            failed.map_or(String::new(), |failed| format!(", {} failed", human::grouped(number(failed))));
-        sheet.line("tool calls", human::grouped(number(usage.tool_calls)) + &failed);
+            failed.map_or(String::new(), |failed| format!(", {} failed", format::grouped(number(failed))));
+        sheet.line("tool calls", format::grouped(number(usage.tool_calls)) + &failed);
         sheet.line(
             "files changed",
             format!(
                 "{} (+{} -{} lines)",
-                human::grouped(number(usage.files_changed)),
-                human::grouped(number(usage.lines_added)),
-                human::grouped(number(usage.lines_removed))
+                format::grouped(number(usage.files_changed)),
+                format::grouped(number(usage.lines_added)),
+                format::grouped(number(usage.lines_removed))
             ),
         );
         sheet.maybe(
             "API errors",
-            Some(usage.api_errors).filter(|n| *n > 0).map(|n| human::grouped(number(n))),
+            Some(usage.api_errors).filter(|n| *n > 0).map(|n| format::grouped(number(n))),
         );
         let missing = match usage.coverage {
             Coverage::None | Coverage::Complete => "",
@@ -180,7 +180,7 @@ impl Sheets<'_> {
         sheet.maybe(
             "usage not read",
             Some(self.0.unread_calls).filter(|calls| *calls > 0).map(|calls| {
-                let calls = human::counted(usize::try_from(calls).unwrap_or(usize::MAX), "call");
+                let calls = format::counted(usize::try_from(calls).unwrap_or(usize::MAX), "call");
                 format!("of {calls}, or not all of it: what the proxy could read is counted")
             }),
         );
@@ -228,9 +228,9 @@ pub(super) fn chain(chain: &Chain, here: &str) -> Option<String> {
 /// `3 sessions · 12 calls · 34.5k tokens · $0.1234`: a session together with all that it has started.
 fn tree(tree: &TreeUsage) -> String {
     [
-        human::counted(tree.sessions, "session"),
-        human::counted(usize::try_from(tree.api_calls).unwrap_or_default(), "call"),
-        format!("{} tokens", human::count(number(tree.tokens()))),
+        format::counted(tree.sessions, "session"),
+        format::counted(usize::try_from(tree.api_calls).unwrap_or_default(), "call"),
+        format!("{} tokens", format::count(number(tree.tokens()))),
         cost(tree.cost_usd, &tree.unpriced_models),
     ]
     .join(" · ")
@@ -287,7 +287,7 @@ fn usage_table(record: &SessionRecord) -> Table {
         usage.cache_write_tokens,
         usage.reasoning_tokens,
     ];
-    let counts = counts.into_iter().map(number).chain([tokens(usage)]).map(human::grouped);
+    let counts = counts.into_iter().map(number).chain([tokens(usage)]).map(format::grouped);
     table.row(counts.chain([cost(usage.cost_usd, &usage.unpriced_models)]).map(Into::into));
     table
 }
@@ -312,7 +312,7 @@ mod tests {
     use unicode_width::UnicodeWidthStr;
 
     use super::*;
-    use crate::cmd::format::sample;
+    use crate::cmd::session_text::sample;
     use crate::session::record::summary;
     use types::Sums;
 
@@ -422,7 +422,7 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
 
     #[test]
     fn hostile_text_in_a_record_is_drawn_harmlessly() {
-        crate::output::hostile::draw_everywhere(|text, style| {
+        crate::cmd::hostile::draw_everywhere(|text, style| {
             let mut details = details();
             let some = || Some(text.to_owned());
             let record = &mut details.record;

@@ -10,12 +10,12 @@ use crate::agent::Agent;
 use crate::agent::claude::Claude;
 use crate::cli::Statusline;
 use crate::config::Config;
-use crate::home::Home;
 use crate::report::statusline::{AgentStatus, StatusLine};
 use crate::store::Store;
-use human::shell;
-use human::text::clean;
+use format::shell;
+use format::text::clean;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use types::Timestamp;
 
 /// Some kilobytes are usual.

@@ -4,12 +4,12 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use crate::cli::Stop;
-use crate::home::Home;
+use crate::failure::shown;
 use crate::launch::Origin;
-use crate::output::failure::shown;
-use crate::output::json;
 use crate::report::open::open;
 use crate::report::stop::{StopError, StopReport, StopResult, stop_all, stop_one};
+use format::output::json;
+use os::home::Home;
 
 pub fn run(args: &Stop, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let mut store = open(home)?;

@@ -13,18 +13,19 @@ use futures_util::future::join_all;
 use tokio::sync::mpsc;
 
 use super::Failure;
-use super::format::date;
+use super::session_text::date;
 use crate::cli::{Sync, SyncAction};
 use crate::config::Config;
 use crate::forward::{self, DeliveryCount, Drain, Idle, Pace, Progress, Sinks};
-use crate::home::Home;
 use crate::launch::{Origin, settings};
-use crate::log;
-use crate::output::{json, progress};
+use crate::progress;
 use crate::report::open::recover;
 use crate::store::{self, SinkCount, Store};
-use human::counted;
+use format::counted;
+use format::output::json;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
+use os::log;
 use types::Timestamp;
 
 /// Drawn no more often than anybody can read.
@@ -201,7 +202,7 @@ struct WaitingLine {
 
 impl WaitingLine {
     fn line(&self, now: Instant) -> String {
-        let (name, pending) = (self.name, human::grouped(self.pending as u64));
+        let (name, pending) = (self.name, format::grouped(self.pending as u64));
         match &self.obstacle {
             None => format!("{name}: {pending} waiting"),
             Some((why, until)) => {

@@ -19,7 +19,6 @@ use super::{Failure, USAGE, attach, send, stop, view};
 use crate::budget::CurrentBudgets;
 use crate::cli::View;
 use crate::fullscreen::{Event, Fullscreen};
-use crate::home::Home;
 use crate::launch::Origin;
 use crate::report::changes::Changes;
 use crate::report::open::{OpenStore, open};
@@ -29,8 +28,9 @@ use crate::report::stop::stop_one;
 use crate::report::top::{Looked, TopDetails};
 use board::{Action, Board};
 use draw::Shown;
-use human::text::clean;
+use format::text::clean;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use pages::Pages;
 use types::{Delivery, Timestamp};
 

@@ -9,18 +9,18 @@ use anyhow::Context;
 
 use super::scanner::with_scanner;
 use crate::cli::{BreakdownBy, Usage, UsageBy, UsageOrder};
-use crate::home::Home;
+use crate::failure::shown;
 use crate::launch::{Origin, settings};
-use crate::output::failure::shown;
-use crate::output::{Style, json};
 use crate::report::open::open_existing;
 use crate::report::plan::{PlanWorth, month};
 use crate::report::usage::{By, Order, UsageFilter, UsageQuery, UsageReport, commits_named};
 use crate::store::{Span, View};
 use drawing::{Drawing, Moments};
-use human::text::shorten;
+use format::output::{Style, json};
+use format::text::shorten;
 use os::calendar::LocalClock;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 
 pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let commits = args.commit.as_deref().map(commits).transpose()?;

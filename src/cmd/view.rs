@@ -7,20 +7,20 @@ use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use super::{Failure, USAGE, format, question};
+use super::{Failure, USAGE, question, session_text};
 use crate::agent::transcript::Page;
 use crate::cli::View as Args;
-use crate::home::Home;
+use crate::failure::shown;
 use crate::launch::Origin;
-use crate::output::failure::shown;
-use crate::output::{Style, json};
 use crate::report::conversation::{PageRecord, PageStart, ReadableConversation};
 use crate::report::open::{open, recover};
 use crate::report::question::Question;
 use crate::store::Store;
 pub(super) use draw::Drawing;
-use human::shell;
+use format::output::{Style, json};
+use format::shell;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 pub(super) use pager::Paging;
 
 /// How often a followed conversation is looked at: sooner than a reader of text notices, and two looks a second cost
@@ -151,7 +151,7 @@ fn follow(
         }
         if let (Some(ended), None) = (&subject.ended, news) {
             if !args.json {
-                let line = format!("codemie: {} ended: {}", subject.name, format::status(ended));
+                let line = format!("codemie: {} ended: {}", subject.name, session_text::status(ended));
                 write!(err, "{}", shown(&line))?;
             }
             return Ok(());

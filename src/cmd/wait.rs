@@ -7,14 +7,14 @@ use serde::Serialize;
 
 use super::NOT_KNOWN_YET;
 use crate::cli::Wait;
-use crate::home::Home;
 use crate::launch::Origin;
-use crate::output::json;
 use crate::report::find::session;
 use crate::report::live_target::LiveTarget;
 use crate::report::open::open;
 use crate::report::wait::{WaitFor, Waited, wait};
-use human::text::clean;
+use format::output::json;
+use format::text::clean;
+use os::home::Home;
 use types::{LiveState, SessionId};
 
 /// The result of a wait whose time is up.

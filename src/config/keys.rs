@@ -1,6 +1,6 @@
 //! The settings there are: one line each, and everything else (`show`, `set`, `doctor`) follows from it.
 
-use human::length::length;
+use format::length::length;
 use pty::chord::Chord;
 use toml_edit::{Item, Value};
 

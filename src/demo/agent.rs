@@ -10,7 +10,7 @@ use crate::agent::{
     Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, Live, Proxied, Trail,
     Var, transcript,
 };
-use crate::home::Home;
+use os::home::Home;
 
 #[derive(Debug)]
 pub struct Demo;

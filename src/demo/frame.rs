@@ -2,8 +2,8 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::output::{Colour, Style};
-use human::text::shorten;
+use format::output::{Colour, Style};
+use format::text::shorten;
 
 /// A screen lower than this has no room for a heading, a shorter one than [`CRAMPED`] none for rules.
 const LOW: usize = 14;
@@ -106,7 +106,7 @@ fn composer(scene: &Scene, columns: usize, ruled: bool) -> (Vec<Row>, (usize, us
     }
     let rule = || vec![faint("─".repeat(columns))];
     let (left, right) =
-        ("  plays by itself · ^C ends it", format!("{} tokens  ", human::grouped(scene.tokens)));
+        ("  plays by itself · ^C ends it", format!("{} tokens  ", format::grouped(scene.tokens)));
     let footer = match columns.checked_sub(left.width() + right.width()) {
         Some(gap) => vec![faint(format!("{left}{}{right}", " ".repeat(gap)))],
         None => vec![faint(shorten(left, columns))],

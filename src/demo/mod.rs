@@ -20,8 +20,8 @@ pub use agent::Demo;
 pub use outer::{in_outer_terminal, take_terminal};
 pub use play::play;
 
-use crate::home::Home;
 use os::file::create_private;
+use os::home::Home;
 
 /// The demonstration's folder: the scripted agent's counterpart of `~/.claude`, and its project.
 pub fn folder(home: &Home) -> PathBuf {

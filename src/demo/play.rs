@@ -12,9 +12,9 @@ use super::frame::{Message, Scene};
 use super::journal::Journal;
 use super::script::{self, Call, SCRIPT, Tool};
 use super::stage::{Stage, Stop};
-use crate::home::Home;
-use crate::output::Colour;
+use format::output::Colour;
 use os::file::read_at_most;
+use os::home::Home;
 use types::AgentSessionId;
 use types::SessionRecord;
 

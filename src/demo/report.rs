@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use crate::output::table::{Cell, Column, Table};
-use crate::output::{Colour, Style};
+use format::output::table::{Cell, Column, Table};
+use format::output::{Colour, Style};
 use types::EndReason;
 use types::SessionRecord;
 
@@ -99,9 +99,9 @@ impl Figures {
     }
 
     fn cells(&self) -> [Cell<'static>; 9] {
-        let count = |number: i64| human::count(u64::try_from(number).unwrap_or(0));
+        let count = |number: i64| format::count(u64::try_from(number).unwrap_or(0));
         [
-            human::duration(Duration::from_millis(self.open_ms)),
+            format::duration(Duration::from_millis(self.open_ms)),
             self.prompts.to_string(),
             self.tools.to_string(),
             format!("+{} -{}", self.added, self.removed),
@@ -109,7 +109,7 @@ impl Figures {
             count(self.cached),
             count(self.output),
             count(self.input + self.cached + self.output),
-            human::usd(self.usd),
+            format::usd(self.usd),
         ]
         .map(Cell::from)
     }

@@ -11,7 +11,7 @@ use rustix::stdio::{stdin, stdout};
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 
 use super::frame::{Scene, frame};
-use crate::output::Style;
+use format::output::Style;
 
 const CONTROL_C: u8 = 3;
 

@@ -11,7 +11,6 @@ use super::shells::{self, Meaning, Mode, ShellAnswer};
 use super::{Examined, Finding, Level, Patient};
 use crate::agent::Agent;
 use crate::config::Config;
-use crate::home::{Home, own_var};
 use crate::launch::{Origin, detour};
 use crate::shim::files::{DiskFiles, Files};
 use crate::shim::install::{ShimState, Shims};
@@ -19,7 +18,8 @@ use crate::shim::resolve::{self, NotFound, PathKind, Query, SearchedPath};
 use crate::shim::status::Reach;
 use crate::shim::{depth, override_variable};
 use crate::track::version;
-use human::shell;
+use format::shell;
+use os::home::{Home, own_var};
 
 pub fn examine(patient: &Patient<'_>) -> Examined {
     let config_file = patient.home.as_ref().map(Home::config_file);

@@ -7,10 +7,10 @@ use reqwest::Url;
 use super::{Finding, Level, Patient};
 use crate::config::{Config, Delivery, Settings, Source};
 use crate::forward::{CODEMIE_V1, NATIVE, Sinks, ask_all, local_token};
-use crate::home::{Home, own_var};
 use crate::store::{Error, SinkCount, SinkRow, Store};
-use human::counted;
+use format::counted;
 use os::clock::{Clock, SystemClock};
+use os::home::{Home, own_var};
 
 const AREA: &str = "delivery";
 /// Failures in a row that are worth a finding: the receiver has been away for minutes.

@@ -8,10 +8,10 @@ use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 
 use super::{Finding, Patient};
 use crate::config::{Config, Settings};
-use crate::home::{Home, own_var};
 use crate::shim::files::DiskFiles;
 use crate::shim::resolve::{PathKind, Query};
-use human::shell;
+use format::shell;
+use os::home::{Home, own_var};
 
 const AREA: &str = "codemie";
 

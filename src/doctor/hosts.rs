@@ -5,12 +5,12 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Finding;
-use crate::home::Home;
 use crate::remote::{Connection, address};
 use crate::store::Store;
-use human::shell;
-use human::text::clean;
+use format::shell;
+use format::text::clean;
 use os::file::modified;
+use os::home::Home;
 use types::{Pid, RunId, Timestamp};
 
 /// A host answers from memory. One that is stopped does not, and is named without its session.

@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::home::Home;
 use crate::shim::files::OwnBinary;
+use os::home::Home;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

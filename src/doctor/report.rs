@@ -5,10 +5,10 @@ use std::fmt::Write;
 use serde_json::json;
 
 use super::{Examined, Finding, Level};
-use crate::output::tilde::at_home;
-use crate::output::wrap::wrap;
-use crate::output::{Colour, Style, json};
-use human::counted;
+use format::counted;
+use format::output::tilde::at_home;
+use format::output::wrap::wrap;
+use format::output::{Colour, Style, json};
 
 /// True when nothing keeps codemie or an agent from working.
 pub fn healthy(findings: &[Finding]) -> bool {
@@ -130,9 +130,7 @@ mod tests {
 
     #[test]
     fn hostile_findings_are_drawn_harmlessly() {
-        crate::output::hostile::draw_everywhere(|text, style| {
-            list(&[Finding::warn(text, text, text)], style)
-        });
+        crate::cmd::hostile::draw_everywhere(|text, style| list(&[Finding::warn(text, text, text)], style));
     }
 
     #[test]

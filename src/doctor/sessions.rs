@@ -3,13 +3,13 @@
 use super::hosts::unknown_hosts;
 use super::{Finding, Patient};
 use crate::config::Config;
-use crate::home::{Home, own_var};
 use crate::registry;
 use crate::report::budget;
 use crate::store::{Error, Filter, Show, Store};
-use human::counted;
-use human::shell;
+use format::counted;
+use format::shell;
 use os::clock::{Clock, SystemClock};
+use os::home::{Home, own_var};
 
 const AREA: &str = "sessions";
 

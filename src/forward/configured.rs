@@ -9,8 +9,8 @@ use super::native::{Credential, NATIVE, Native};
 use super::otlp::{OTLP, Otlp};
 use super::sink::Sink;
 use crate::config::delivery::{Backend, Delivery, Secret};
-use crate::home::Home;
 use crate::store::{Error, Fingerprint, Store};
+use os::home::Home;
 use types::hex::hex;
 
 /// The settings that name a receiver's address, and the receiver's name.

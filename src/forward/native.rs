@@ -10,9 +10,9 @@ use super::http::{Encoding, Request, is_loopback, join};
 use super::identity::Identity;
 use super::sink::Sink;
 use crate::config::delivery::Secret;
-use crate::home::Home;
 use crate::store::{Error, Outgoing, View};
 use os::file::text_at_most;
+use os::home::Home;
 
 /// The backend's name as a sink.
 pub const NATIVE: &str = "backend";

@@ -14,8 +14,8 @@ use super::configured::Sinks;
 use super::detached::spawn_delivery;
 use super::drain::Drain;
 use super::progress::{Idle, Pace};
-use crate::home::Home;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use types::Timestamp;
 
 /// How soon a store that was busy or full is tried again.

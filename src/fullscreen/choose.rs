@@ -13,8 +13,8 @@ use ratatui_core::text::{Line, Span};
 use unicode_width::UnicodeWidthStr;
 
 use super::{Event, Fullscreen, Key, edit, key_line, put, style};
-use crate::output::Colour;
-use human::text::shorten;
+use format::output::Colour;
+use format::text::shorten;
 
 /// What there is to choose from.
 pub trait Choices {

@@ -18,7 +18,7 @@ use pty::viewer::{Interest, ViewerEvent};
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::{Position, Rect};
 
-use crate::output::Style;
+use format::output::Style;
 use keys::KeyReader;
 pub use keys::{Key, edit};
 pub use paint::{folded, key_line, marked, put, style};

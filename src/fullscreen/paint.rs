@@ -9,8 +9,8 @@ use ratatui_core::style::{Color, Modifier, Style};
 use ratatui_core::text::{Line, Span};
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::output::Colour;
-use human::text::clean;
+use format::output::Colour;
+use format::text::clean;
 
 /// A colour of ours on cells.
 pub fn style(colour: Colour) -> Style {

@@ -17,12 +17,12 @@ use super::live::LiveSession;
 use super::notes::{Note, Notes, Reporter};
 use super::start;
 use super::stop::Stopping;
-use crate::home::Home;
 use crate::remote::address;
 use crate::remote::frames::Frame;
 use crate::remote::protocol::{
     Attach, Ended, FromHost, ScreenText, Size, StopAnswer, StopRequest, ToHost, VERSION, Welcome,
 };
+use os::home::Home;
 use pty::PtySize;
 use pty::screen::Screen;
 use types::RunId;

@@ -5,11 +5,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use super::notes::{Note, Reporter};
-use crate::home::Home;
 use crate::launch::note;
 use crate::launch::stop::{is_shared, tree_of};
 use crate::store::{self, LIMIT_EVIDENCE, Store};
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use pty::process::{Processes, SystemProcesses, tree};
 use types::{Pid, ProcessId, RunId, SessionId};
 

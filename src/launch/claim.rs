@@ -14,11 +14,11 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::detached;
-use crate::home::Home;
 use crate::store::Realm;
 use os::clock::{Clock, SystemClock};
 use os::file::{create_private, entries, modified, open_private, read_at_most};
+use os::home::Home;
+use pty::detached;
 use pty::process::Processes;
 use types::{AgentSessionId, Pid, ProcessId, StartTime};
 

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 use crate::agent::live::Writer;
-use human::shell;
+use format::shell;
 use types::{Pid, ProcessId, RunId};
 
 /// What to do if the session is running already: `--on-conflict`.

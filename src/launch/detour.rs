@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use super::{LaunchTarget, Origin};
 use crate::agent::{Agent, ProxyLead, ProxyRoute, ProxyStart};
 use crate::config::Config;
-use crate::home::Home;
 use crate::proxy::settings::{RouteAuth, new_secret, own_authorities, route_auth};
 use crate::proxy::{Companion, ProxySettings, RouteSettings, listeners};
+use os::home::Home;
 use pty::process::SystemProcesses;
 use types::{Ids, RunId, SessionId};
 

@@ -5,7 +5,7 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::home::own_var;
+use os::home::own_var;
 use pty::ProgramSpec;
 
 /// Variables and folder: those of this process, or those of another process that asks for the launch.

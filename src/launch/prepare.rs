@@ -11,7 +11,6 @@ use super::{LaunchRequest, LaunchTarget, Origin, continuation, lineage, note, re
 use crate::agent::{Agent, Invocation, InvocationKind, Trail};
 use crate::config::{AgentConfig, Config};
 use crate::forward::Sinks;
-use crate::home::Home;
 use crate::session::lifecycle::ConversationStart;
 use crate::shim::resolve::NotFound;
 use crate::shim::{self, depth::Depth};
@@ -19,6 +18,7 @@ use crate::store::{Evidence, Surroundings};
 use crate::track::notify::Notifier;
 use crate::track::{Plan, version};
 use os::clock::Clock;
+use os::home::Home;
 use pty::ProgramSpec;
 use types::{AgentSessionId, Ids};
 

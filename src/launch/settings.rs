@@ -2,8 +2,8 @@
 
 use crate::config::Config;
 use crate::forward::Sinks;
-use crate::home::Home;
 use crate::registry;
+use os::home::Home;
 
 use super::Origin;
 

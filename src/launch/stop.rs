@@ -8,14 +8,14 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use crate::detached;
-use crate::home::Home;
 use crate::registry;
 use crate::remote::protocol::{FromHost, StopAnswer, StopRequest, ToHost};
 use crate::remote::{Connection, RemoteError, address};
 use crate::store::{Realm, RunRow, Store};
 use crate::track;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
+use pty::detached;
 use pty::process::tree::{self, Excluded, Tree};
 use pty::process::{Processes, SystemProcesses};
 use types::{Pid, ProcessId};

@@ -10,7 +10,6 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::home::Home;
 use crate::launch::Origin;
 use crate::launch::{RUN_VARIABLE, SESSION_VARIABLE};
 use crate::remote::answer::answer;
@@ -23,6 +22,7 @@ use crate::report::live_target::LiveTarget;
 use crate::report::wait::{WaitError, WaitFor, Waited, wait};
 use crate::store::Store;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use types::{LiveState, RunId, SessionId};
 
 /// A launcher answers once its agent runs and the session is in the store: milliseconds, and up to 30 s where that is locked. One

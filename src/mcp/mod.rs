@@ -26,10 +26,10 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::stdio_pipes;
 use tokio::sync::watch;
 
-use crate::home::Home;
 use crate::launch::{Origin, settings};
-use crate::log;
 use live::HostedSessions;
+use os::home::Home;
+use os::log;
 use pty::process::SystemProcesses;
 pub use scope::Scope;
 use server::SessionServer;

@@ -87,7 +87,7 @@ pub fn text(text: &str) -> Result<(), ToolError> {
     let refused = |message: &str, next: &str| Err(ToolError::new(ErrorCode::TextNotAllowed, message, next));
     // Where an agent may see the beginning: U+FEFF is white space to JavaScript, and others may be dropped on the way.
     let seen =
-        text.trim_start_matches(|letter: char| letter.is_whitespace() || human::text::is_invisible(letter));
+        text.trim_start_matches(|letter: char| letter.is_whitespace() || format::text::is_invisible(letter));
     if seen.is_empty() {
         return refused("the text is empty", "send a text");
     }

@@ -12,9 +12,9 @@ use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::launch::is_shared_daemon;
-use crate::project;
 use crate::session::lineage::Lineage;
 use crate::store::{self, Realm, SessionRow, View};
+use os::project;
 use pty::process::Processes;
 use types::{Pid, RunId, SessionId};
 

@@ -16,13 +16,13 @@ use super::live::LiveSessions;
 use super::scope::{Caller, Scope, ScopeFilter};
 use super::{forms, rules};
 use crate::config::McpConfig;
-use crate::home::Home;
 use crate::launch::Origin;
 use crate::report::find::{FindError, find};
 use crate::report::live_target::LiveTarget;
 use crate::report::open::OpenStore;
 use crate::session::lookup::{Foreign, Found, LookupError};
 use crate::store::{self, SessionRow, View};
+use os::home::Home;
 use pty::process::Processes;
 use types::{ProcessId, RunId, SessionId};
 

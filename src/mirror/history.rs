@@ -18,7 +18,6 @@ use super::titles::UnwrappedTitles;
 use super::{BATCH, Error, LocalMirror};
 use crate::config::prices::price_list;
 use crate::forward::foreign::{life, session_id};
-use crate::home::{Home, own_var};
 use crate::launch::Origin;
 use crate::registry;
 use crate::scan::{Days, ForeignSession, ForeignSessions, Scanner};
@@ -26,6 +25,7 @@ use backend::dashboard::{History, HistoryState};
 use backend::sqlite::Sqlite;
 use backend::storage::Reader;
 use os::clock::{Clock, SystemClock};
+use os::home::{Home, own_var};
 
 /// How long what was read is good. An unchanged tree is looked through in some milliseconds; this is for pages that are asked
 /// for one after the other.

@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 use super::settings::{ProxySettings, RouteAuth, RouteSettings, new_secret, own_authorities, route_auth};
 use crate::agent::VendorApi;
 use crate::config::Config;
-use crate::home::{Home, own_var};
 use crate::registry;
 use os::file::{create_private, text_at_most};
+use os::home::{Home, own_var};
 use types::Ids;
 
 const MAX_TOKEN: u64 = 4096;

@@ -16,8 +16,8 @@ use rustix::process::Signal;
 use super::settings::ProxySettings;
 use super::users::Users;
 use super::{KEEPER, WORKER, handed_over, listeners, ourselves};
-use crate::log;
 use os::clock::{Clock, SystemClock};
+use os::log;
 use pty::process::{Processes, SystemProcesses, tree};
 use types::{Pid, ProcessId};
 

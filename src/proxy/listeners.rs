@@ -13,9 +13,9 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::settings::ProxySettings;
-use crate::home::Home;
 use crate::store::Realm;
 use os::file::{create_private, entries, read_at_most};
+use os::home::Home;
 use pty::process::Processes;
 use types::{Pid, ProcessId, RunId, StartTime, Timestamp};
 

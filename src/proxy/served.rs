@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::settings::{ProxySettings, RouteSettings};
-use crate::home::Home;
 use crate::meter::proxied::ProxiedCall;
 use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart};
 use crate::session::state::Ending;
 use crate::session::{Error, proxied};
 use crate::store::{Evidence, EvidenceVerdict, Exit, NewRun, Realm, Store, Tx, Workspace};
+use os::home::Home;
 use types::{AgentSessionId, EvidenceKind, Ids, ProcessId, RandomIds, RunId, SessionId, Timestamp};
 
 /// How long a call waits for a wrapper to bind its conversation. Wrappers take a second, on a busy machine some.

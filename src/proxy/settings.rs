@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use serde::{Deserialize, Serialize};
 
 use crate::config::proxy::{AgentProxy, AuthSource, header_of};
-use crate::home::Home;
+use os::home::Home;
 use types::{Ids, RunId};
 
 /// A line of this length is not one of ours.

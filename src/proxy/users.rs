@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use crate::detached::is_detached;
 use os::file::read_at_most;
+use pty::detached::is_detached;
 use pty::process::Processes;
 use types::ProcessId;
 

@@ -15,7 +15,7 @@ use super::gate::Settling;
 use super::ledger::Ledger;
 use super::settings::{ProxySettings, RouteAuth, RouteSettings};
 use super::{handed_over, keeper};
-use crate::log;
+use os::log;
 
 /// How long open answers have once the worker is to end. The keeper gives it a little more.
 const DRAIN: Duration = Duration::from_secs(8);

@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketType};
 
-use crate::home::Home;
 use os::file::{create_private, entries};
+use os::home::Home;
 use types::RunId;
 
 /// The file name of a run's socket in [`Home::run`].

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::client::{Connection, RemoteError};
 use super::protocol::{AnswerRequest, FromHost, SendAnswer, ToHost};
 use super::send::{Recipient, unknown};
-use crate::home::Home;
+use os::home::Home;
 use types::Timestamp;
 
 /// What a host may take: the screen comes to rest, and then the agent takes the choice.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use super::address;
 use super::frames::{Frame, FrameError, Frames};
 use super::protocol::{FromHost, Hello, Refused, ScreenText, ToHost, VERSION, Welcome};
-use crate::home::Home;
+use os::home::Home;
 use types::{LiveState, RunId};
 
 /// How long a host may take to answer what needs no waiting. It answers from memory; this bounds one that is stopped or swapped

@@ -9,9 +9,9 @@ use std::time::Duration;
 use super::client::{Connection, RemoteError};
 use super::protocol::{FromHost, SendAnswer, SendRequest, ToHost};
 use super::text::{self, TextError};
-use crate::home::Home;
 use crate::live::events::Cursor;
 use crate::store::{self, Claim, NewRequest, Realm, RequestRow, Store, View};
+use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
 use types::{Delivery, Pid, ProcessId, RunId, SessionId, StartTime, Timestamp};
 

@@ -72,7 +72,7 @@ pub fn not_enforced_words(sessions: &[String]) -> String {
     format!(
         "not enforced: {} {run} without the proxy; `codemie explain {}` shows why",
         sessions.join(", "),
-        human::shell::word(first)
+        format::shell::word(first)
     )
 }
 

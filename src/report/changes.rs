@@ -13,9 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::wake::{Bell, Wake};
-use crate::home::Home;
 use crate::remote::protocol::{FromHost, ToHost, WaitRequest};
 use crate::remote::{Connection, RemoteError};
+use os::home::Home;
 use types::{LiveState, RunId};
 
 /// How long a host is asked to wait for a change; then it is asked again.

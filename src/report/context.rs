@@ -18,12 +18,12 @@ impl ContextFill {
 
     /// `42 %` or `84.2k`.
     pub fn in_short(self) -> String {
-        self.percent.map_or_else(|| human::count(self.tokens), |percent| format!("{percent} %"))
+        self.percent.map_or_else(|| format::count(self.tokens), |percent| format!("{percent} %"))
     }
 
     /// `84.2k (42 %)` or `84.2k`.
     pub fn whole(self) -> String {
-        let tokens = human::count(self.tokens);
+        let tokens = format::count(self.tokens);
         self.percent.map_or_else(|| tokens.clone(), |percent| format!("{tokens} ({percent} %)"))
     }
 }

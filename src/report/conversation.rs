@@ -8,7 +8,6 @@ use serde::Serialize;
 use super::find::{FindError, find};
 use super::question::Question;
 use crate::agent::transcript::{self, Cursor, Item, ItemKind, Page};
-use crate::home::Home;
 use crate::launch::Origin;
 use crate::meter::form::Form;
 use crate::registry;
@@ -16,7 +15,8 @@ use crate::remote;
 use crate::session::lookup::Found;
 use crate::session::record::record;
 use crate::store::View;
-use human::shell;
+use format::shell;
+use os::home::Home;
 use types::{Link, RunId, SessionRecord, Timestamp};
 
 /// Where the next page begins.

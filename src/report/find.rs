@@ -5,7 +5,7 @@ use crate::launch::Origin;
 use crate::registry;
 use crate::session::lookup::{self, Foreign, Found, LookupError, Scan};
 use crate::store::{self, Filter, SessionRow, Show, View};
-use human::shell;
+use format::shell;
 
 /// Why there is no one session to answer with.
 #[derive(Debug, thiserror::Error)]

@@ -1,8 +1,8 @@
 //! Where a live command (`attach`, `send`, `wait`, `stop`) goes: from the session that a person names to the run it is in now.
 
-use crate::home::Home;
 use crate::remote::address;
 use crate::store::{self, RunRow, SessionRow, View};
+use os::home::Home;
 use types::{RunId, SessionId};
 
 /// A session and what goes on in it.

@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use anyhow::bail;
 
 use crate::forward::{self, Sinks};
-use crate::home::Home;
 use crate::launch::{Origin, named_run, settings};
-use crate::log;
 use crate::store::{self, Store, View};
 use crate::track;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
+use os::log;
 
 /// Longer than a START takes on a loaded machine (more than 0.5 s was seen with six busy processes on two cores); a run of another
 /// home is not waited for longer.

@@ -42,7 +42,7 @@ impl PlanWorth {
     /// `claude this month: $61.00, worth 6.1 × the plan ($10.00)`.
     pub fn in_words(&self) -> String {
         let times = self.cost.dollars() / self.price.dollars();
-        let (cost, price) = (human::usd(self.cost.dollars()), human::usd(self.price.dollars()));
+        let (cost, price) = (format::usd(self.cost.dollars()), format::usd(self.price.dollars()));
         let more = if self.unpriced { "+" } else { "" };
         format!("{} this month: {cost}{more}, worth {times:.1} × the plan ({price})", self.agent)
     }

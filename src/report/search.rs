@@ -7,11 +7,11 @@ use serde::Serialize;
 
 use crate::agent::{Agent, FileOwner, SessionFile};
 use crate::launch::Origin;
-use crate::project::Project;
 use crate::registry;
 use crate::scan::Progress;
 use crate::search::{self, Hit, Query};
 use crate::store::{self, Store};
+use os::project::Project;
 use types::Timestamp;
 
 /// A message, as programs get it.
@@ -55,7 +55,7 @@ pub struct FoundMessages {
 impl FoundMessages {
     /// How many older ones there are besides, as people read it; `None` where there are none.
     pub fn older(&self) -> Option<String> {
-        let count = human::grouped(self.more as u64);
+        let count = format::grouped(self.more as u64);
         let count = if self.more_unread { format!("more than {count}") } else { count };
         (self.more > 0 || self.more_unread).then_some(count)
     }

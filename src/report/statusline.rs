@@ -197,7 +197,7 @@ impl StatusLine {
 
     fn value(&self, place: Place, now: Timestamp) -> Option<String> {
         let amount =
-            |amount: Amount| human::dollars(amount.cost.0) + if amount.incomplete { "+" } else { "" };
+            |amount: Amount| format::dollars(amount.cost.0) + if amount.incomplete { "+" } else { "" };
         match place {
             Place::Session => self.session.map(|cost| format!("{} session", amount(cost))),
             Place::Chain => self.chain.map(|cost| format!("{} chain", amount(cost))),
@@ -212,10 +212,10 @@ impl StatusLine {
             Place::Window => self.window.map(|window| {
                 let used = match window.used {
                     WindowUse::Percent(percent) => format!("{percent:.0} % of 5h"),
-                    WindowUse::Cost(cost) => format!("{} in 5h", human::dollars(cost.0)),
+                    WindowUse::Cost(cost) => format!("{} in 5h", format::dollars(cost.0)),
                 };
                 match window.end.filter(|end| *end > now) {
-                    Some(end) => format!("{used}, {} left", human::duration(end.since(now))),
+                    Some(end) => format!("{used}, {} left", format::duration(end.since(now))),
                     None => used,
                 }
             }),
@@ -251,7 +251,7 @@ fn next_place(format: &str) -> Option<(Place, &str, &str)> {
 
 /// The day's first moment, and the next one's.
 fn day(now: Timestamp, zone: &TimeZone) -> (Timestamp, Timestamp) {
-    let today = human::since::Since::DaysAgo(0);
+    let today = format::since::Since::DaysAgo(0);
     (today.before(now, zone), today.end(now, zone))
 }
 

@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::find::{self, FindError};
 use super::open;
-use crate::home::Home;
 use crate::launch::stop::{self, CannotStop};
 use crate::launch::{Origin, lineage};
 use crate::store::{self, Realm, RunRow, SessionRow, Store, View};
+use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
 use types::{SessionId, Status};
 

@@ -182,11 +182,11 @@ fn rate(tokens: u64, started: Timestamp, now: Timestamp) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::Home;
     use crate::launch::Origin;
     use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::state::{Ending, Exit};
     use crate::session::tests::World;
+    use os::home::Home;
 
     #[test]
     fn a_rate_is_that_of_the_last_minutes() {

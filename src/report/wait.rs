@@ -14,7 +14,6 @@ use super::live_target::LiveTarget;
 use super::open::recover;
 use super::wake::Wake;
 use crate::agent::Agent;
-use crate::home::Home;
 use crate::launch::Origin;
 use crate::live::events::{Cursor, Event};
 use crate::live::{UnhostedSession, UnhostedWatch};
@@ -23,6 +22,7 @@ use crate::remote::protocol::{FromHost, Refused, ToHost, WaitAnswer, WaitRequest
 use crate::remote::{Connection, RemoteError};
 use crate::store::{self, RunRow, SessionRow, Store};
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
 use types::{LiveState, Moment, SessionId, Timestamp};
 

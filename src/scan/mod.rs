@@ -53,13 +53,13 @@ use os::file::{open_private, open_regular};
 use types::Timestamp;
 
 use crate::meter::tail::Position;
-use crate::project::Project;
 use crate::store::{self, Span, Spending, View};
 use call::{Call, FileNo, Sighting};
 pub use days::Days;
 pub use foreign::{ForeignCalls, ForeignSession, ForeignSessions};
 use index::{Basis, FileFacts, Index};
 use merge::{Group, merge};
+use os::project::Project;
 pub use read::Progress;
 use read::{FileOutcome, Job, ReadFiles};
 use rollup::{Rollup, Times};

@@ -20,11 +20,11 @@ use super::names;
 use super::record::record;
 use super::state::{Exit, Phase, State};
 use crate::meter::title::{Title, TitleSource};
-use crate::short::{self, shorten};
 use crate::store::old::EXPORT;
 use crate::store::{
     self, Draft, Evidence, NewSession, OpeningRow, RecordRow, SessionRow, Tx, View, Workspace,
 };
+use os::truncate::{self, shorten};
 use types::SessionId;
 use types::SessionRecord;
 use types::Timestamp;
@@ -103,13 +103,13 @@ impl ExportedSession {
     /// stored (evidence).
     pub(super) fn shorten_texts(&mut self) {
         let record = &mut self.session;
-        shorten(&mut record.agent, short::NAME);
-        if record.working_directory.len() > short::PATH {
+        shorten(&mut record.agent, truncate::NAME);
+        if record.working_directory.len() > truncate::PATH {
             record.working_directory.clear();
         }
         let file = &mut record.correlation.agent_session_file;
-        *file = file.take().filter(|file| file.len() <= short::PATH);
-        self.changed_files.retain(|file| file.len() <= short::PATH);
+        *file = file.take().filter(|file| file.len() <= truncate::PATH);
+        self.changed_files.retain(|file| file.len() <= truncate::PATH);
     }
 
     /// Refuses numbers and times that this home could not count on from.

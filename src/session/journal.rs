@@ -14,10 +14,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 
 use super::{Error, proxied};
-use crate::home::Home;
 use crate::meter::proxied::ProxiedCall;
 use crate::store::Store;
 use os::file::{create_private, entries, open_regular, read_at_most};
+use os::home::Home;
 use types::{Ids, Timestamp};
 
 /// Some 20,000 calls: a store that refuses a day's work of a busy agent. What comes after is not appended.

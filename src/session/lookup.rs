@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 
 use crate::store::{self, SessionRow, View};
-use human::text::shorten;
+use format::text::shorten;
 use types::AgentSessionId;
 
 /// Shorter prefixes are more likely a slip than a name.

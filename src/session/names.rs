@@ -62,7 +62,7 @@ fn check_as<'a>(what: &'static str, text: &'a str) -> Result<&'a str, NameError>
 
 /// Whether no name holds it: a terminal could be steered by it, or a path made of it.
 fn is_refused(letter: char) -> bool {
-    letter == '/' || human::text::is_harmful(letter)
+    letter == '/' || format::text::is_harmful(letter)
 }
 
 /// The name of an imported session: its own, made valid where needed, else one made of its agent and time.

@@ -1,8 +1,8 @@
 //! Old sessions leave the store; what they used stays counted. So do calls of the proxy that became no session's, and old limits. The agents' own files are not touched.
 
 use super::{Error, publish};
-use crate::home::Home;
 use crate::store::{SessionRow, Store};
+use os::home::Home;
 use types::Timestamp;
 
 /// Removes sessions (of one agent, if it is named) that ended before `before`, and returns them; with `dry_run` they are only

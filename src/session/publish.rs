@@ -12,10 +12,10 @@ use std::path::{Path, PathBuf};
 use super::Error;
 use super::import::found;
 use super::record::record;
-use crate::home::Home;
 use crate::store::{self, SessionRow, Store};
 use os::file::create_private;
 use os::file::open_regular_with;
+use os::home::Home;
 use types::Timestamp;
 
 /// Writes the file of every session that changed since it was last written. Returns how many.

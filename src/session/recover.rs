@@ -215,7 +215,7 @@ mod tests {
         let second = world.store.write(|tx| transition(tx, at, ids, run, &change)).unwrap().new.session;
         let (living, later) = (alive(&mut world, run), world.wait(60_000));
         let home = tempfile::tempdir().unwrap();
-        let home = crate::home::Home::at(home.path());
+        let home = os::home::Home::at(home.path());
         let pruned = super::super::prune::prune(&mut world.store, &home, later, None, false).unwrap();
         assert_eq!(pruned.iter().map(|row| row.id).collect::<Vec<_>>(), [first.session]);
         let ended =

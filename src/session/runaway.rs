@@ -44,7 +44,7 @@ impl Runaway {
         match self {
             Self::Failing { tool, times } => format!("{tool} ×{times}"),
             Self::Growing { tokens } => {
-                format!("context +{}", human::count(u64::try_from(*tokens).unwrap_or(0)))
+                format!("context +{}", format::count(u64::try_from(*tokens).unwrap_or(0)))
             }
             Self::Spending { times, .. } => format!("spend ×{times}"),
         }
@@ -55,11 +55,11 @@ impl Runaway {
         match self {
             Self::Failing { tool, times } => format!("{tool} failed {times} times in a row"),
             Self::Growing { tokens } => {
-                let tokens = human::count(u64::try_from(*tokens).unwrap_or(0));
+                let tokens = format::count(u64::try_from(*tokens).unwrap_or(0));
                 format!("context grew by {tokens} tokens without an edit")
             }
             Self::Spending { per_minute, times } => {
-                format!("{} a minute, {times} times its usual", human::dollars(per_minute.0))
+                format!("{} a minute, {times} times its usual", format::dollars(per_minute.0))
             }
         }
     }

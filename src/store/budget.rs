@@ -341,8 +341,8 @@ impl Tx<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::Home;
     use crate::store::Store;
+    use os::home::Home;
 
     fn plan(store: &Store, sql: &str, parameters: usize) -> Vec<String> {
         let mut plan = store.sql().prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();

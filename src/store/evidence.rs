@@ -3,7 +3,7 @@
 use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
-use crate::short::{NAME, SENTENCE, short};
+use os::truncate::{NAME, SENTENCE, short};
 use types::Timestamp;
 use types::spelled;
 use types::{AgentSessionId, RunId, SessionId};

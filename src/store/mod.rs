@@ -60,8 +60,8 @@ use pricing::PriceList;
 use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
 
 use crate::config::prices::price_list;
-use crate::home::Home;
 use crate::meter::record::Record;
+use os::home::Home;
 use types::Timestamp;
 
 pub use crate::meter::tail::FileId;

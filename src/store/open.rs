@@ -17,9 +17,9 @@ use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Access, AtFlags, CWD, FlockOperation, accessat, flock};
 
 use super::{Error, schema};
-use crate::home::Home;
 use os::file::create_private;
 use os::file::{open_private, open_regular_with};
+use os::home::Home;
 use types::Timestamp;
 
 /// Statements kept prepared: more than the longest path (transition with absorb) uses.

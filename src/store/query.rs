@@ -315,8 +315,8 @@ mod tests {
     use rusqlite::StatementStatus;
 
     use super::*;
-    use crate::home::Home;
     use crate::store::Store;
+    use os::home::Home;
 
     fn store() -> (tempfile::TempDir, Store) {
         let folder = tempfile::tempdir().unwrap();

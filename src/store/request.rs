@@ -147,8 +147,8 @@ impl Tx<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::home::Home;
     use crate::store::Store;
+    use os::home::Home;
     use types::{Ids, Pid, RandomIds, StartTime};
 
     const AT: Timestamp = Timestamp(1_768_135_000_000);

@@ -8,7 +8,7 @@ use rusqlite::{Row, params};
 use super::columns::columns;
 use super::{Error, Exit, Phase, Tx, View};
 use crate::meter::title::Title;
-use crate::short::{NAME, short};
+use os::truncate::{NAME, short};
 use types::Timestamp;
 use types::{AgentSessionId, RunId, SessionId};
 use types::{EndReason, EvidenceKind, Link, StartReason, Status};

@@ -11,9 +11,9 @@ use std::sync::Barrier;
 use std::thread;
 
 use super::{Error, Store, schema};
-use crate::home::Home;
 use crate::session::lifecycle::ConversationStart;
 use crate::session::tests::{World, check};
+use os::home::Home;
 use types::Timestamp;
 
 fn home() -> (tempfile::TempDir, Home) {

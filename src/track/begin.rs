@@ -7,10 +7,10 @@ use uuid::Uuid;
 use super::plan::Plan;
 use super::receivers::Receivers;
 use crate::forward::{self, Sinks};
-use crate::project::Project;
 use crate::session::lifecycle::{self, RunStart};
 use crate::session::{self};
 use crate::store::{NewRun, Realm, Store, Workspace};
+use os::project::Project;
 use pty::process::{Processes, SystemProcesses};
 use types::{Ids, Pid, ProcessId, RandomIds, SessionId, StartTime};
 

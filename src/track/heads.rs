@@ -3,8 +3,8 @@
 
 use std::path::Path;
 
-use crate::project::head::{Head, Move, MoveKind, SHORT, Worktree, places, short};
 use os::file::Stamp;
+use os::project::head::{Head, Move, MoveKind, SHORT, Worktree, places, short};
 use types::Timestamp;
 
 /// The moves of HEAD in the worktree of one session.
@@ -70,7 +70,7 @@ impl HeadLog {
         for step in self.moves.get(place..)?.iter().rev() {
             if let MoveKind::Checkout { from, .. } = &step.kind {
                 // A detached HEAD is named by its hash.
-                branch = Some(from.clone()).filter(|name| crate::project::head::hash(name).is_none());
+                branch = Some(from.clone()).filter(|name| os::project::head::hash(name).is_none());
             }
         }
         Some(CallPlace { branch, head: short(commit).to_owned() })

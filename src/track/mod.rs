@@ -41,8 +41,8 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use crate::home::Home;
 use crate::session::state::{Ending, Exit};
+use os::home::Home;
 use pty::ProgramEnd;
 use pty::tap::Tap;
 use shared::SharedRun;

@@ -12,10 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use crate::config::Notify;
-use crate::home::own_var;
 use crate::live::events::EventLog;
 use crate::live::{UnhostedSession, UnhostedWatch};
 use crate::store::Surroundings;
+use os::home::own_var;
 use pty::process::SystemProcesses;
 use types::{LiveState, Moment, SessionId, Timestamp};
 

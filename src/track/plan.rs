@@ -6,11 +6,11 @@ use super::notify::Notifier;
 use super::version;
 use crate::agent::Trail;
 use crate::forward::Sinks;
-use crate::home::Home;
 use crate::session::lifecycle::ConversationStart;
 use crate::session::lineage::Lineage;
 use crate::session::names;
 use crate::store::{Evidence, Surroundings};
+use os::home::Home;
 use types::{AgentSessionId, RunId, SessionId, Timestamp};
 
 #[expect(missing_debug_implementations, reason = "a trail has nothing to show")]

@@ -17,16 +17,16 @@ use super::recover::recover;
 use super::shared::SharedRun;
 use super::summary::{Summary, record_of, run_total, still_running};
 use super::timers::{Scope, Wake};
-use crate::detached;
 use crate::live::UnhostedSession;
-use crate::log;
 use crate::registry;
 use crate::session::correlate::{SETTLE, Signal};
 use crate::session::import::found;
 use crate::session::lifecycle;
 use crate::session::state::{Ending, Exit};
 use crate::store::Store;
+use os::log;
 use os::watch::{Change, Watch};
+use pty::detached;
 use pty::process::SystemProcesses;
 use types::{Pid, SessionId, Timestamp};
 

@@ -2,10 +2,10 @@
 
 use crate::budget::Standing;
 use crate::forward::Sender;
-use crate::home::Home;
 use crate::remote::address;
 use crate::session::{self, record::record};
 use crate::store::{RunRow, Store};
+use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
 use types::{PicoDollars, SessionId, SessionRecord, Timestamp};
 

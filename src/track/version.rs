@@ -9,9 +9,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use crate::home::Home;
 use os::file::create_private;
 use os::file::{head, text_at_most};
+use os::home::Home;
 
 /// An identity and a version are some hundred bytes.
 const MAX_NOTE: u64 = 4096;

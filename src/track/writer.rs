@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use super::pending::PendingWrite;
 use super::receivers::Receivers;
 use crate::forward::{Hint, Sender, Sinks};
-use crate::home::Home;
 use crate::session;
 use crate::store::Store;
+use os::home::Home;
 use types::SessionId;
 
 /// How often a store that was busy or full is tried again.

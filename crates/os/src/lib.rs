@@ -10,5 +10,9 @@
 pub mod calendar;
 pub mod clock;
 pub mod file;
+pub mod home;
+pub mod log;
+pub mod project;
+pub mod truncate;
 pub mod watch;
 pub mod zone;

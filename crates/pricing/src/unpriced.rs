@@ -19,7 +19,7 @@ fn name(model: &str, calls: i64) -> String {
         modes => modes.join(" or "),
     };
     match usize::try_from(calls) {
-        Ok(calls @ 1..) => format!("{model} {modes} ({})", human::counted(calls, "call")),
+        Ok(calls @ 1..) => format!("{model} {modes} ({})", format::counted(calls, "call")),
         _ => format!("{model} {modes}"),
     }
 }

@@ -24,6 +24,7 @@ use types::{Pid, ProcessId};
 
 mod buffer;
 pub mod chord;
+pub mod detached;
 pub mod front_end;
 mod inner;
 mod interrupt;

@@ -15,10 +15,8 @@ use tokio::sync::watch;
 use super::super::browser;
 use crate::config::delivery::{Secret, User};
 use crate::demo;
-use crate::detached;
 use crate::forward::http::Http;
 use crate::forward::{Credential, Identity, Native, post};
-use crate::home::{Home, own_var};
 use crate::registry;
 use crate::store::{Outgoing, Store};
 use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, router};
@@ -28,6 +26,8 @@ use backend::token::{Owner, Role, Token, TokenHash, new_key, new_secret};
 use backend::{self, Backend, Options};
 use os::clock::{Clock, SystemClock};
 use os::file::{read_at_most, text_at_most};
+use os::home::{Home, own_var};
+use pty::detached;
 use types::SessionRecord;
 
 /// The hidden command that the detached process runs.

@@ -6,16 +6,16 @@ use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
 use crate::budget::Standing;
-use crate::cmd::format;
+use crate::cmd::session_text;
 use crate::forward::Sinks;
-use crate::home::Home;
 use crate::launch::{Detour, Through};
 use crate::proxy::Companion;
 use crate::session::record::open_time;
 use crate::store::{self, Store, View};
 use crate::track::RunTotal;
-use human::shell;
-use human::text::shorten;
+use format::shell;
+use format::text::shorten;
+use os::home::Home;
 use pricing::unpriced;
 use types::PicoDollars;
 use types::SessionRecord;
@@ -64,7 +64,7 @@ impl Added {
         for opening in openings {
             let totals = view.opening_totals(row.n, opening.number)?;
             added.calls += totals.api_calls;
-            added.tokens = added.tokens.saturating_add(format::number(totals.tokens()));
+            added.tokens = added.tokens.saturating_add(session_text::number(totals.tokens()));
             added.cost.0 = added.cost.0.saturating_add(totals.cost.0);
         }
         Ok(Some(added))
@@ -196,15 +196,15 @@ fn line_in(
 ) -> String {
     let usage = &session.usage;
     // A plus where something has no price; nothing where nothing has one.
-    let price = |dollars: f64| match format::cost(dollars, &usage.unpriced_models) {
+    let price = |dollars: f64| match session_text::cost(dollars, &usage.unpriced_models) {
         _ if dollars <= 0.0 && !usage.unpriced_models.is_empty() => None,
         cost => Some(cost),
     };
     let time = added.map_or(Duration::from_millis(session.duration_ms), |added| added.time);
-    let mut parts = vec![human::duration(time)];
+    let mut parts = vec![format::duration(time)];
     let (calls, tokens, cost, sign) = match added {
         Some(added) => (added.calls, added.tokens, added.cost.dollars(), "+"),
-        None => (usage.api_calls, format::tokens(usage), usage.cost_usd, ""),
+        None => (usage.api_calls, session_text::tokens(usage), usage.cost_usd, ""),
     };
     let all = match run_total {
         Some(RunTotal { sessions, cost }) => Some((Some(sessions), cost.dollars())),
@@ -213,7 +213,7 @@ fn line_in(
     let of = all.filter(|_| form == TotalForm::Inline).and_then(|(_, cost)| price(cost));
     let of = of.map_or(String::new(), |cost| format!(" of {cost}"));
     if calls > 0 {
-        parts.push(format!("{sign}{} tokens", human::count(tokens)));
+        parts.push(format!("{sign}{} tokens", format::count(tokens)));
         parts.extend(price(cost).map(|cost| format!("{sign}{cost}{of}")));
         if !usage.unpriced_models.is_empty() {
             parts.push(format!(
@@ -243,7 +243,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::cmd::format::sample;
+    use crate::cmd::session_text::sample;
     use crate::session::absorb::{Batch, absorb};
     use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::record::record;
@@ -397,7 +397,7 @@ mod tests {
 
     #[test]
     fn hostile_names_are_drawn_harmlessly() {
-        crate::output::hostile::draw_everywhere(|text, style| {
+        crate::cmd::hostile::draw_everywhere(|text, style| {
             let mut session = sample();
             (session.name, session.usage.unpriced_models) = (text.into(), vec![text.into()]);
             line(&session, None, None, style.columns)

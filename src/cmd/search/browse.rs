@@ -12,12 +12,12 @@ use crate::cmd::resume;
 use crate::cmd::view::{self, Paging};
 use crate::fullscreen::choose::{Choice, Choices, Chooser, KeyResult, choose};
 use crate::fullscreen::{Fullscreen, folded, marked, style};
-use crate::home::Home;
-use crate::output::Colour;
-use crate::output::table::padded;
 use crate::report::search::FoundMessages;
 use crate::search::places;
-use human::text::{clean_lines, shorten};
+use format::output::Colour;
+use format::output::table::padded;
+use format::text::{clean_lines, shorten};
+use os::home::Home;
 
 /// How much of a conversation is opened from a hit on.
 const OPENED: usize = 256 * 1024;

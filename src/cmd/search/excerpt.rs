@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::output::{Colour, Style};
 use crate::search::{Word, places};
-use human::text::{clean, shorten};
+use format::output::{Colour, Style};
+use format::text::{clean, shorten};
 
 /// Where nobody folds lines, this much of one is given.
 const WIDEST: usize = 400;

@@ -2,11 +2,11 @@
 
 use jiff::tz::TimeZone;
 
-use super::super::format::{Sheet, cost, date, number};
-use crate::output::table::{Column, Table};
+use super::super::session_text::{Sheet, cost, date, number};
 use crate::report::bill::{Bill, BilledSum};
 use crate::report::details::SessionDetails;
 use crate::report::quota::QuotaUse;
+use format::output::table::{Column, Table};
 use types::Utilization;
 
 /// What the transcript holds, and below it what only the proxy saw, by kind.
@@ -28,7 +28,7 @@ pub(super) fn table(bill: &Bill, unpriced: &[String]) -> Table {
             sum.cache_read_tokens,
             sum.cache_write_tokens,
         ];
-        let counts = counts.into_iter().map(|count| human::grouped(number(count)));
+        let counts = counts.into_iter().map(|count| format::grouped(number(count)));
         let cells = [name].into_iter().chain(counts).chain([cost(sum.cost_usd, unpriced)]);
         table.row(cells.map(Into::into));
     };
@@ -43,7 +43,7 @@ pub(super) fn table(bill: &Bill, unpriced: &[String]) -> Table {
 /// `, 1 aborted, 2 repeated`.
 fn marks(sum: &BilledSum) -> String {
     let mark = |count: i64, word: &str| {
-        if count > 0 { format!(", {} {word}", human::grouped(number(count))) } else { String::new() }
+        if count > 0 { format!(", {} {word}", format::grouped(number(count))) } else { String::new() }
     };
     mark(sum.aborted, "aborted") + &mark(sum.repeated, "repeated")
 }
@@ -53,7 +53,7 @@ pub(super) fn lines(details: &SessionDetails, zone: &TimeZone, sheet: &mut Sheet
         let part = percent(bill.difference);
         sheet.line("difference", format!("{part} of the bill is not in the transcript"));
         if let Some(latency) = &bill.latency {
-            let time = |ms| human::grouped(ms) + " ms";
+            let time = |ms| format::grouped(ms) + " ms";
             let first = latency.ttft_p50_ms.map(|ms| format!(", first token after {}", time(ms)));
             let first = first.unwrap_or_default();
             sheet.line(

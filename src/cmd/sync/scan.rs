@@ -10,11 +10,11 @@ use crate::cmd::scanner::with_scanner;
 use crate::forward::foreign::life;
 use crate::forward::http::Http;
 use crate::forward::{DeliveryCount, Identity, Sinks, post};
-use crate::home::Home;
-use crate::output::progress::Bar;
+use crate::progress::Bar;
 use crate::store::{Outgoing, Store};
-use human::counted;
+use format::counted;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 
 /// Events held at a time; one conversation may be more.
 const AT_ONCE: usize = 5000;
@@ -41,7 +41,7 @@ pub(super) fn run(
         tokio::runtime::Builder::new_current_thread().enable_all().build().context("cannot send")?;
     // Reading may have taken long; sending has the whole time again.
     let deadline = Instant::now() + timeout;
-    let bar = Bar::on_terminal("sending conversations", human::count);
+    let bar = Bar::on_terminal("sending conversations", format::count);
     let (mut begun, conversations_in_all) = (0, foreign.sessions.len() as u64);
     let (mut all, mut waiting) = (DeliveryCount::default(), Vec::<Outgoing>::new());
     let mut conversations = foreign.calls();

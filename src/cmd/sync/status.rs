@@ -5,15 +5,15 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::cmd::format::{Sheet, date};
+use crate::cmd::session_text::{Sheet, date};
 use crate::config::Delivery;
 use crate::forward::{Sinks, register};
-use crate::home::Home;
-use crate::output::{Colour, Style, json};
 use crate::store::{Error, Fate, SinkCount, SinkRow, Store};
-use human::counted;
-use human::text::clean;
+use format::counted;
+use format::output::{Colour, Style, json};
+use format::text::clean;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 
 /// Dead letters that are named; the rest are counted.
 const NAMED: usize = 20;
@@ -135,7 +135,7 @@ fn draw(states: &[State], style: Style) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::output::hostile::draw_everywhere;
+    use crate::cmd::hostile::draw_everywhere;
 
     #[test]
     fn hostile_answers_are_drawn_harmlessly() {

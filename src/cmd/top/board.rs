@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::fullscreen::{Key, edit};
-use crate::output::Colour;
 use crate::report::top::TopSession;
+use format::output::Colour;
 use types::{Activity, RunId, Timestamp};
 
 /// What a key asks for.

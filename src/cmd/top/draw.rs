@@ -9,16 +9,16 @@ use unicode_width::UnicodeWidthStr;
 
 use super::board::{Board, Input};
 use crate::cmd::budget;
-use crate::cmd::format::{clock, colour_of_activity, costs};
 use crate::cmd::list::model;
+use crate::cmd::session_text::{clock, colour_of_activity, costs};
 use crate::cmd::show::chain;
 use crate::fullscreen::{key_line, put, style};
-use crate::output::Colour;
-use crate::output::table::padded;
 use crate::report::context::ContextFill;
 use crate::report::statusline::Amount;
 use crate::report::top::{TopDetails, TopSession};
-use human::text::{clean, shorten};
+use format::output::Colour;
+use format::output::table::padded;
+use format::text::{clean, shorten};
 use types::{Activity, Status, Timestamp};
 
 /// With fewer rows nothing more is shown of the chosen session.
@@ -237,7 +237,7 @@ fn header(board: &Board, shown: &Shown<'_>, width: usize) -> Line<'static> {
     }
     if shown.today.cost.0 > 0 {
         let plus = if shown.today.incomplete { "+" } else { "" };
-        parts.push((format!("{}{plus} today", human::dollars(shown.today.cost.0)), Colour::Plain));
+        parts.push((format!("{}{plus} today", format::dollars(shown.today.cost.0)), Colour::Plain));
     }
     let title = "codemie top";
     let mut spans = vec![Span::styled(title, style(Colour::Heading))];
@@ -366,7 +366,7 @@ fn row(session: &TopSession, cost: &str, columns: &[(Column, usize)], shown: &Sh
 }
 
 fn number(count: u64) -> String {
-    if count == 0 { String::new() } else { human::count(count) }
+    if count == 0 { String::new() } else { format::count(count) }
 }
 
 /// Where there is no title that says it, a session that has run away is in that state.
@@ -458,8 +458,8 @@ fn detail_lines(
         let plus = if spent.unpriced { "+" } else { "" };
         let all = format!(
             "{links}  {}{plus} in {}",
-            human::dollars(spent.cost.0),
-            human::counted(usize::try_from(spent.sessions).unwrap_or(0), "session")
+            format::dollars(spent.cost.0),
+            format::counted(usize::try_from(spent.sessions).unwrap_or(0), "session")
         );
         line("chain", &all, Colour::Plain);
     }
@@ -481,9 +481,9 @@ fn tokens(session: &TopSession) -> String {
     if row.api_calls == 0 {
         return String::new();
     }
-    let mut parts = vec![format!("{} in all", human::count(row.tokens))];
+    let mut parts = vec![format!("{} in all", format::count(row.tokens))];
     parts.extend(session.context.map(|context| format!("{} in its context", context.whole())));
-    parts.push(format!("{} a minute of late", human::count(session.rate)));
+    parts.push(format!("{} a minute of late", format::count(session.rate)));
     parts.join(", ")
 }
 
@@ -545,7 +545,7 @@ fn typed(what: &str, text: &str, width: usize) -> Line<'static> {
 mod tests {
     use super::super::board::tests::{NOW, board, session};
     use super::*;
-    use crate::output::hostile;
+    use crate::cmd::hostile;
     use crate::report::details::Chain;
     use crate::session::runaway::Runaway;
     use crate::store::{ChainSpent, PicoDollars, ToolRow};

@@ -5,13 +5,13 @@ use std::fmt::Write as _;
 use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
-use crate::cmd::format::{self, ShortIds, cost, costs, number};
-use crate::output::table::{Cell, Column, Table};
-use crate::output::tilde::at_home;
-use crate::output::{Colour, Style};
+use crate::cmd::session_text::{self, ShortIds, cost, costs, number};
 use crate::report::plan::PlanWorth;
 use crate::report::usage::{By, ForeignUsage, UsageReport, UsageRow};
-use human::text::clean;
+use format::output::table::{Cell, Column, Table};
+use format::output::tilde::at_home;
+use format::output::{Colour, Style};
+use format::text::clean;
 use pricing::unpriced;
 use types::Timestamp;
 
@@ -105,7 +105,7 @@ impl Drawing<'_> {
             );
         }
         if report.tally.left_out > 0 {
-            let rows = human::counted(report.tally.left_out, "row");
+            let rows = format::counted(report.tally.left_out, "row");
             note(&mut text, &format!("Not shown: {rows}. The total counts everything."), style);
         }
         if report.tally.overlap {
@@ -113,7 +113,7 @@ impl Drawing<'_> {
         }
         if let [(first, _), ..] = report.unreadable.as_slice() {
             let lines = usize::try_from(report.unreadable_lines()).unwrap_or(usize::MAX);
-            let lines = human::counted(lines, "line");
+            let lines = format::counted(lines, "line");
             let line = if report.scan.is_some() {
                 let first = at_home(&first.display().to_string(), style);
                 format!("{lines} could not be read, the first in {first}.")
@@ -123,7 +123,7 @@ impl Drawing<'_> {
             note(&mut text, &line, style);
         }
         if report.unread_calls > 0 {
-            let calls = human::counted(usize::try_from(report.unread_calls).unwrap_or(usize::MAX), "call");
+            let calls = format::counted(usize::try_from(report.unread_calls).unwrap_or(usize::MAX), "call");
             let line = format!(
                 "The API reported usage of {calls} that the proxy could not read in full; `codemie doctor` says more."
             );
@@ -133,7 +133,7 @@ impl Drawing<'_> {
             note(&mut text, &foreign_share(foreign, report.by), style);
         }
         if total.cost.0 > 0 {
-            text += &format::at_list_price(self.worth, style);
+            text += &session_text::at_list_price(self.worth, style);
         }
         text
     }
@@ -155,7 +155,7 @@ impl Drawing<'_> {
             files => format!(
                 "{first} But there {} {} on this machine: `codemie usage --scan` counts what was not run through codemie.",
                 if files == 1 { "is" } else { "are" },
-                human::counted(files, "session file"),
+                format::counted(files, "session file"),
             ),
         }
     }
@@ -177,9 +177,9 @@ impl Drawing<'_> {
             By::Day => Column::text("DAY", usize::MAX),
             By::Week => Column::text("WEEK", usize::MAX),
             By::Month => Column::text("MONTH", usize::MAX),
-            By::Session => Column::text("SESSION", format::NAME.max(widest.unwrap_or(0))),
-            By::Chain => Column::text("CHAIN", format::NAME),
-            By::Root => Column::text("ROOT", format::NAME),
+            By::Session => Column::text("SESSION", session_text::NAME.max(widest.unwrap_or(0))),
+            By::Chain => Column::text("CHAIN", session_text::NAME),
+            By::Root => Column::text("ROOT", session_text::NAME),
             By::Model => Column::text("MODEL", 16),
             By::Project => Column::text("PROJECT", 12),
             By::Agent => Column::text("AGENT", usize::MAX),
@@ -221,7 +221,7 @@ impl Drawing<'_> {
         columns.extend(reasoning.then(|| Column::number("REASONING").dispensable(10)));
         columns.extend([Column::number("TOKENS").dispensable(1), Column::number("COST")]);
         let mut table = Table::new(columns);
-        let count = |count: u64| if self.exact { human::grouped(count) } else { human::count(count) };
+        let count = |count: u64| if self.exact { format::grouped(count) } else { format::count(count) };
         let zone = &self.moments.zone;
         let cells = |row: &UsageRow, first: Cell<'static>, cost: String, is_row: bool| {
             let mut cells = vec![first];
@@ -231,12 +231,12 @@ impl Drawing<'_> {
                 // The start of a foreign conversation is known by its first call alone.
                 let started = label.and_then(|label| label.started).unwrap_or(row.first_at);
                 let started =
-                    if is_row { human::moment(started, self.moments.now, zone) } else { String::new() };
+                    if is_row { format::moment(started, self.moments.now, zone) } else { String::new() };
                 cells.extend([started.into(), project.into()]);
             }
             if commits {
                 let label = row.commit.clone().unwrap_or_default();
-                let made = label.at.map(|at| human::moment(at, self.moments.now, zone)).unwrap_or_default();
+                let made = label.at.map(|at| format::moment(at, self.moments.now, zone)).unwrap_or_default();
                 cells.extend(
                     [made, label.subject.unwrap_or_default(), label.project.unwrap_or_default()]
                         .map(Into::into),
@@ -309,7 +309,7 @@ fn foreign_share(foreign: &ForeignUsage, by: By) -> String {
     match *conversations {
         0 => "All of it was run through codemie.".into(),
         count => {
-            let which = human::counted(count, "conversation");
+            let which = format::counted(count, "conversation");
             format!("{which}{cost} {was} not run through codemie{mark}.")
         }
     }

@@ -389,7 +389,7 @@ fn rows_left_out_and_shared_are_said() {
 
 #[test]
 fn hostile_text_is_drawn_harmlessly() {
-    crate::output::hostile::draw_everywhere(|text, style| {
+    crate::cmd::hostile::draw_everywhere(|text, style| {
         let mut drawn = String::new();
         for by in &[By::Day, By::Session, By::Model] {
             let mut report = report(*by);

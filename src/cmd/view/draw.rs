@@ -3,9 +3,9 @@
 use jiff::tz::TimeZone;
 
 use crate::agent::transcript::{Item, ItemKind};
-use crate::output::{Colour, Style};
-use human::text::clean_lines;
-use human::text::shorten;
+use format::output::{Colour, Style};
+use format::text::clean_lines;
+use format::text::shorten;
 use types::Timestamp;
 
 /// Remembers who spoke last, so that the next page goes on where this one ended.
@@ -70,7 +70,7 @@ impl Drawing {
             Speaker::You => ("you", Colour::Note),
             Speaker::Agent => (self.agent.as_str(), Colour::Good),
         };
-        let time = at.map_or(String::new(), |at| format!("  {}", human::moment(at, now, &self.zone)));
+        let time = at.map_or(String::new(), |at| format!("  {}", format::moment(at, now, &self.zone)));
         let gap = if before.is_some() { "\n" } else { "" };
         format!("{gap}{}{}\n", self.style.paint(name, colour), self.style.paint(&time, Colour::Faint))
     }
@@ -139,7 +139,7 @@ thanks
     }
     #[test]
     fn whatever_was_said_is_drawn() {
-        crate::output::hostile::draw_everywhere(|text, style| {
+        crate::cmd::hostile::draw_everywhere(|text, style| {
             let kind = [
                 ItemKind::User(text.into()),
                 ItemKind::Assistant(text.into()),

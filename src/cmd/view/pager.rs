@@ -4,8 +4,8 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::{Command, Stdio};
 
-use crate::output::Style;
-use crate::output::screen::Screen;
+use format::output::Style;
+use format::output::screen::Screen;
 
 /// When a text goes through the pager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

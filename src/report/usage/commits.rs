@@ -7,8 +7,8 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use crate::project::head::{Move, MoveKind, Worktree, is_zero, places};
 use crate::store::SpentCall;
+use os::project::head::{Move, MoveKind, Worktree, is_zero, places};
 use types::Timestamp;
 
 /// As many of the latest commits are looked up by their patches.

@@ -12,7 +12,7 @@ use std::process::{Command, Stdio};
 use std::sync::mpsc::channel;
 use std::time::Duration;
 
-use crate::project::head::hash;
+use os::project::head::hash;
 
 const TIMEOUT: Duration = Duration::from_secs(10);
 const OUTPUT_BYTES: u64 = 64 << 20;

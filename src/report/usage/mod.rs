@@ -15,13 +15,13 @@ use serde::Serialize;
 
 use crate::agent::Agent;
 use crate::demo::{self, Demo};
-use crate::home::Home;
-use crate::project::head;
 use crate::scan::Scanner;
 use crate::store::{self, CommitFacts, Filter, Place, Show, Span, Spending, SpentCall, View};
 use commits::CommitFinder;
 pub use filter::UsageFilter;
 use os::calendar::LocalClock;
+use os::home::Home;
+use os::project::head;
 use row::Numbers;
 pub use row::{CommitLabel, SessionLabel, UsageRow};
 pub use tally::{By, Order, Tally, UsageQuery, tally};

@@ -193,7 +193,7 @@ fn the_first_start_reads_old_stores_once_and_leaves_them() {
     let original = "5f1c2a3b-1111-4222-8333-444455556666.json";
     fs::copy(fixture("codemie").join(original), published.join(original)).unwrap();
     fs::write(published.join("torn.json"), "{\"sessionId\": \"x").unwrap();
-    world.home = crate::home::Home::at(user.join(".codemie"));
+    world.home = os::home::Home::at(user.join(".codemie"));
 
     let report = found::take_in(&mut world.store, &user, &project, world.now, None).unwrap();
     assert_eq!((report.imported.len(), report.passed_over.len()), (5, 1));
@@ -260,7 +260,7 @@ fn a_found_store_is_taken_in_piece_by_piece_and_gone_on_with() {
 fn a_folder_that_we_made_ourselves_is_no_old_store() {
     let mut world = World::new();
     let user = world.home.path().to_owned();
-    world.home = crate::home::Home::at(user.join(".codemie"));
+    world.home = os::home::Home::at(user.join(".codemie"));
     world.start(ConversationStart::Fresh);
     assert_eq!(publish(&mut world.store, &world.home, world.now).unwrap(), 1);
     assert!(!found::is_something(&mut world.store, &user, &user).unwrap());

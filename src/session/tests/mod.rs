@@ -15,9 +15,9 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::lifecycle::{Binding, ConversationStart, RunStart, StartResult};
-use crate::home::Home;
 use crate::meter::record::{Fact, Record, Usage};
 use crate::store::{NewRun, PicoDollars, Priced, Realm, SessionRow, Store, Workspace};
+use os::home::Home;
 use pricing::tier::Tier;
 use types::EvidenceKind;
 use types::Timestamp;

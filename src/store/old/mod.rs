@@ -14,8 +14,8 @@ use serde_json::Value;
 use stream::Lossy;
 
 use super::Workspace;
-use crate::short::{self, shorten};
 use crate::store::Exit;
+use os::truncate::{self, shorten};
 use types::AgentSessionId;
 use types::Timestamp;
 use types::{EndReason, Status};
@@ -45,15 +45,15 @@ impl OldSession {
     #[must_use]
     pub fn bounded(&self) -> Self {
         let mut bounded = self.clone();
-        shorten(&mut bounded.entry, short::PATH);
-        shorten(&mut bounded.agent, short::NAME);
-        shorten(&mut bounded.note, short::SENTENCE);
+        shorten(&mut bounded.entry, truncate::PATH);
+        shorten(&mut bounded.agent, truncate::NAME);
+        shorten(&mut bounded.note, truncate::SENTENCE);
         for name in bounded.id.iter_mut().chain(&mut bounded.name) {
-            shorten(name, short::NAME);
+            shorten(name, truncate::NAME);
         }
         let file = bounded.agent_session_file.take();
-        bounded.agent_session_file = file.filter(|file| file.as_os_str().len() <= short::PATH);
-        if bounded.workspace.cwd.as_os_str().len() > short::PATH {
+        bounded.agent_session_file = file.filter(|file| file.as_os_str().len() <= truncate::PATH);
+        if bounded.workspace.cwd.as_os_str().len() > truncate::PATH {
             bounded.workspace.cwd = PathBuf::new();
         }
         bounded

@@ -141,7 +141,10 @@ fn every_example_of_the_page_for_orchestrators_is_what_comes() {
     let claude = scene.sandbox.path("bin/claude");
     scene.sandbox.file(
         ".codemie/config.toml",
-        &format!("agent.claude.path = {}\nquiet = true\nmcp.allowAnswers = true\n", json!(claude.to_str().unwrap())),
+        &format!(
+            "agent.claude.path = {}\nquiet = true\nmcp.allowAnswers = true\n",
+            json!(claude.to_str().unwrap())
+        ),
     );
     let path = format!("{}:{}", scene.sandbox.path("bin").display(), crate::sandbox::TOOLS);
     let mut server = Server::start(&scene.sandbox);

@@ -11,7 +11,6 @@ mod watching;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use codemie::home::Home;
 use codemie::meter::record::{Fact, Record, Tool, Usage};
 use codemie::session::absorb::{Batch, absorb};
 use codemie::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
@@ -19,6 +18,7 @@ use codemie::session::publish::publish;
 use codemie::session::state::{Ending, Exit};
 use codemie::store::{FileId, NewRun, PicoDollars, Priced, Realm, Store, Workspace};
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use pricing::tier::Tier;
 use pty::process::{Processes, SystemProcesses};
 use serde_json::Value;

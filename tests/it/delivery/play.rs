@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::PathBuf;
 
-use codemie::home::Home;
 use codemie::store::Store;
 use os::clock::{Clock, SystemClock};
+use os::home::Home;
 use serde_json::Value;
 
 use crate::sandbox::{CODEMIE, CommandOutput, Sandbox, output_of};

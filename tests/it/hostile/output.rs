@@ -23,7 +23,7 @@ fn evil_world() -> World {
 }
 
 fn harmful(text: &str) -> bool {
-    text.chars().any(|letter| letter != '\n' && human::text::is_harmful(letter))
+    text.chars().any(|letter| letter != '\n' && format::text::is_harmful(letter))
 }
 
 #[test]

@@ -8,12 +8,12 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use codemie::home::Home;
 use codemie::report::bill::{Bill, BilledSum};
 use codemie::session::record::record;
 use codemie::store::{Filter, RecordRow, SessionRow, Store};
 use os::clock::{Clock, SystemClock};
 use os::file::create_private;
+use os::home::Home;
 use types::SessionRecord;
 
 use crate::support::agents::Agent;

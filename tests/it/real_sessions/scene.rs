@@ -8,13 +8,13 @@ use std::process::{Command, Output};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use codemie::home::Home;
 use codemie::session;
 use codemie::session::record::record;
 use codemie::store::{Evidence, Filter, Sort, Store};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use os::clock::{Clock, SystemClock};
 use os::file::create_private;
+use os::home::Home;
 use types::SessionRecord;
 use types::Status;
 

@@ -91,7 +91,8 @@ impl Scripted {
     pub(crate) fn await_first_look(&self) {
         await_some("the wrapper's watch", || {
             let descriptors = std::fs::read_dir(format!("/proc/{}/fdinfo", self.pid())).ok()?;
-            let mut texts = descriptors.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
+            let mut texts =
+                descriptors.flatten().filter_map(|entry| std::fs::read_to_string(entry.path()).ok());
             texts.any(|text| text.contains("inotify wd:")).then_some(())
         });
     }

@@ -17,7 +17,7 @@ use crate::model::{
     By, Cursor, Day, Order, Page, Record, SessionFilter, TimelineEvent, TimelinePosition, UsageFilter,
     UsageRow, UsageSums,
 };
-use human::since::Since;
+use format::since::Since;
 use types::Status;
 
 type Shared = State<Arc<Backend>>;

@@ -106,7 +106,7 @@ fn vertical_line(class: &str, x: f64, top: &str, bottom: f64) -> Markup {
 }
 
 pub fn counted(number: i64, one: &str) -> String {
-    human::counted(usize::try_from(number).unwrap_or(0), one)
+    format::counted(usize::try_from(number).unwrap_or(0), one)
 }
 
 fn lanes(view: &SessionView, time: &Axis) -> [Lane; 4] {

@@ -16,7 +16,7 @@ pub fn agent(agents: KnownAgents, name: &str) -> Markup {
 
 pub fn status(session: &Session) -> Markup {
     let reason = session.ending().and_then(|end| end.value.end_reason);
-    let word = human::status::word(session.status(), reason);
+    let word = format::status::word(session.status(), reason);
     html! { span class={ "pill " (word) } { (word) } }
 }
 

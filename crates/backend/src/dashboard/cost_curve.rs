@@ -87,7 +87,7 @@ fn points(frame: &Frame, view: &SessionView, time: &Axis) -> Vec<Point> {
     let mut sum = PicoDollars(0);
     let mut point = |at: Timestamp, text: &str, cost: PicoDollars| {
         sum.0 = sum.0.saturating_add(cost.0);
-        let so_far = format!("so far {}", human::dollars(sum.0));
+        let so_far = format!("so far {}", format::dollars(sum.0));
         let title = format!("{}\n{text}\n{so_far}", frame.now.exact(at));
         let short = format!("{}\n{so_far}", frame.now.clock(at));
         Point { x: time.at(at), y: sum.dollars(), title, short }
@@ -95,7 +95,7 @@ fn points(frame: &Frame, view: &SessionView, time: &Axis) -> Vec<Point> {
     if let Some(buckets) = &view.activity {
         let called = buckets.iter().filter(|bucket| bucket.calls > 0);
         let text =
-            |calls, cost: PicoDollars| format!("{}, {}", counted(calls, "call"), human::dollars(cost.0));
+            |calls, cost: PicoDollars| format!("{}, {}", counted(calls, "call"), format::dollars(cost.0));
         return called.map(|part| point(part.until, &text(part.calls, part.cost), part.cost)).collect();
     }
     let usages = view.events.iter().filter_map(|event| match &event.attributes {
@@ -104,7 +104,7 @@ fn points(frame: &Frame, view: &SessionView, time: &Axis) -> Vec<Point> {
     });
     usages
         .map(|(at, usage)| {
-            let cost = usage.cost().map_or("no price".to_owned(), |cost| human::dollars(cost.0));
+            let cost = usage.cost().map_or("no price".to_owned(), |cost| format::dollars(cost.0));
             point(at, &format!("{}, {cost}", &*usage.model), usage.cost().unwrap_or_default())
         })
         .collect()

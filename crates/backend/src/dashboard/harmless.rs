@@ -1,7 +1,7 @@
 //! Pages on their way to a browser: what people read of names and titles from outside cannot reorder what stands around it, as
-//! on a terminal ([`human::text`]). maud has escaped the markup; characters that steer are left by it.
+//! on a terminal ([`format::text`]). maud has escaped the markup; characters that steer are left by it.
 
-use human::text::clean_lines;
+use format::text::clean_lines;
 use maud::Markup;
 
 /// The markup with harmless texts and tooltips. Other attributes stay as they are: addresses are encoded, and the values of a

@@ -50,7 +50,7 @@ pub fn page(frame: &Frame, running: &[Session], recent: &[Session]) -> Markup {
 
 /// A session in the list of running ones.
 pub fn running_row(frame: &Frame, session: &Session) -> Markup {
-    let prompts = human::counted(usize::try_from(session.numbers.prompts).unwrap_or(0), "prompt");
+    let prompts = format::counted(usize::try_from(session.numbers.prompts).unwrap_or(0), "prompt");
     html! {
         li id={ "run-" (session.id) } {
             b {
@@ -116,7 +116,7 @@ pub fn event_row(frame: &Frame, session: &Session, what: EventType) -> Markup {
 
 /// By then it may run again.
 fn end_verb(session: &Session) -> &'static str {
-    session.ending().map_or("ended", |end| human::status::word(end.value.status, end.value.end_reason))
+    session.ending().map_or("ended", |end| format::status::word(end.value.status, end.value.end_reason))
 }
 
 fn start_verb(session: &Session) -> &'static str {

@@ -115,7 +115,7 @@ fn sessions_total(frame: &Frame, filter: &Filter, view: &Overview, sums: &UsageS
     if filter.model.is_some() {
         return None;
     }
-    let prompts = human::counted(usize::try_from(sums.counts.prompts).unwrap_or(0), "prompt");
+    let prompts = format::counted(usize::try_from(sums.counts.prompts).unwrap_or(0), "prompt");
     let people = view.users.len();
     let prompts = match (frame.history.is_shown(), sums.counts.prompts) {
         (false, _) => prompts,

@@ -13,7 +13,7 @@ use super::text::{cents, count, duration, float, grouped, share, short, short_co
 use super::{activity, calls, chain, chart, controls, steps};
 use crate::model::{ModelRow, Session, SessionDetail, ToolNumbers, ToolRow};
 use crate::numbers::Numbers;
-use human::shell;
+use format::shell;
 use types::PicoDollars;
 use types::Status;
 use types::Timestamp;
@@ -96,7 +96,7 @@ pub fn holes(missing: &[(i64, i64)]) -> String {
         |(from, to): &(i64, i64)| if from == to { from.to_string() } else { format!("{from} to {to}") };
     let shown: Vec<String> = missing.iter().take(SHOWN).map(range).collect();
     let rest = if missing.len() > SHOWN { ", …" } else { "" };
-    format!("{} ({}{rest})", human::counted(usize::try_from(number).unwrap_or(0), "event"), shown.join(", "))
+    format!("{} ({}{rest})", format::counted(usize::try_from(number).unwrap_or(0), "event"), shown.join(", "))
 }
 
 fn totals(frame: &Frame, session: &Session, amounts: Amounts) -> Markup {
@@ -140,7 +140,7 @@ fn lines_total(session: &Session) -> Figure {
     let files = end.and_then(|end| end.value.totals.as_ref()).map_or(0, |totals| totals.files_changed.get());
     let removed = html! {
         "−" (grouped(numbers.lines_removed))
-        @if files > 0 { " in " (human::counted(usize::try_from(files).unwrap_or(0), "file")) }
+        @if files > 0 { " in " (format::counted(usize::try_from(files).unwrap_or(0), "file")) }
     };
     figure("Lines", format!("+{}", grouped(numbers.lines_added))).hint(removed)
 }
@@ -162,7 +162,7 @@ impl Amounts {
     }
 
     fn text(self, pico: i64) -> String {
-        if self.fine { human::dollars(pico) } else { cents(PicoDollars(pico).dollars()) }
+        if self.fine { format::dollars(pico) } else { cents(PicoDollars(pico).dollars()) }
     }
 
     /// With a plus where calls without a price are not in it.

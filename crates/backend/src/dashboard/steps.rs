@@ -79,7 +79,7 @@ fn bound_item(time: &Markup, evidence: Option<EvidenceKind>) -> Markup {
 }
 
 fn end_item(time: &Markup, end: &End) -> Markup {
-    let word = human::status::word(end.status, end.end_reason);
+    let word = format::status::word(end.status, end.end_reason);
     html! {
         li.life.failed[word == Status::Failed.as_str()] {
             div.turn {
@@ -123,7 +123,7 @@ fn turn_name(turn: &Turn<'_>, session: &Session) -> String {
 
 fn turn_numbers(at: Timestamp, turn: &Turn<'_>) -> Markup {
     let sums = &turn.sums;
-    let calls = human::counted(usize::try_from(sums.api_calls).unwrap_or(0), "call");
+    let calls = format::counted(usize::try_from(sums.api_calls).unwrap_or(0), "call");
     html! {
         span.muted.small {
             (calls)

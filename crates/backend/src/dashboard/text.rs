@@ -99,9 +99,9 @@ pub fn cents(dollars: f64) -> String {
         return "< $0.01".to_owned();
     }
     match cents {
-        ..1_000_000 => format!("{sign}${}.{:02}", human::grouped(cents / 100), cents % 100),
+        ..1_000_000 => format!("{sign}${}.{:02}", format::grouped(cents / 100), cents % 100),
         // Cents do not matter beside so much.
-        _ => format!("{sign}${}", human::grouped((cents + 50) / 100)),
+        _ => format!("{sign}${}", format::grouped((cents + 50) / 100)),
     }
 }
 
@@ -125,11 +125,11 @@ pub fn cost(dollars: f64, unpriced_calls: i64) -> Markup {
 /// Three digits and a unit; all of them in the title.
 pub fn count(number: i64) -> Markup {
     let number = natural(number);
-    html! { span title=(human::grouped(number)) { (human::count(number)) } }
+    html! { span title=(format::grouped(number)) { (format::count(number)) } }
 }
 
 pub fn short_count(number: i64) -> String {
-    human::count(natural(number))
+    format::count(natural(number))
 }
 
 /// For drawing and for shares.
@@ -139,7 +139,7 @@ pub fn float(number: i64) -> f64 {
 }
 
 pub fn grouped(number: i64) -> String {
-    human::grouped(natural(number))
+    format::grouped(natural(number))
 }
 
 /// Counts are never negative; a negative one is a mistake elsewhere, not a reason to fail.
@@ -148,7 +148,7 @@ fn natural(number: i64) -> u64 {
 }
 
 pub fn duration(ms: i64) -> String {
-    human::duration(Duration::from_millis(natural(ms)))
+    format::duration(Duration::from_millis(natural(ms)))
 }
 
 /// `13 min`: how long, where there is little space.

@@ -1,10 +1,6 @@
 //! What a person sees: tables that fit the terminal, and colour only where it is wanted.
 
-pub mod failure;
-#[cfg(test)]
-pub(crate) mod hostile;
 pub mod json;
-pub mod progress;
 pub mod screen;
 pub mod table;
 pub mod tilde;
@@ -65,7 +61,7 @@ impl Style {
     /// Words side by side, or one below the other where they do not fit.
     pub fn heading(self, words: &[(&str, Colour)]) -> String {
         let words: Vec<(String, Colour)> =
-            words.iter().map(|(word, colour)| (human::text::shorten(word, usize::MAX), *colour)).collect();
+            words.iter().map(|(word, colour)| (crate::text::shorten(word, usize::MAX), *colour)).collect();
         let wide: usize = words.iter().map(|(word, _)| word.width() + 2).sum();
         let gap = if wide <= self.columns.saturating_add(2) { "  " } else { "\n  " };
         let words: Vec<String> = words.iter().map(|(word, colour)| self.paint(word, *colour)).collect();
@@ -80,7 +76,7 @@ impl Style {
 
     /// The same at the end of a text.
     fn paint_onto(self, line: &mut String, text: &str, colour: Colour) {
-        let text = human::text::clean(text);
+        let text = crate::text::clean(text);
         if !self.colour || text.is_empty() || colour == Colour::Plain {
             *line += &text;
             return;
@@ -123,7 +119,7 @@ impl Colour {
     }
 
     /// Every escape sequence that this program writes.
-    pub(crate) fn sequences() -> &'static [String] {
+    pub fn sequences() -> &'static [String] {
         static SEQUENCES: LazyLock<Vec<String>> = LazyLock::new(|| {
             let colours = Colour::ALL.iter().map(|colour| colour.ansi().render().to_string());
             colours.chain([anstyle::Reset.render().to_string()]).filter(|text| !text.is_empty()).collect()

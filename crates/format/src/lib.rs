@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 use types::{PicoDollars, Timestamp};
 
 pub mod length;
+pub mod output;
 pub mod shell;
 pub mod since;
 pub mod status;

@@ -2,8 +2,8 @@
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use human::text::clean;
-use human::text::shorten;
+use crate::text::clean;
+use crate::text::shorten;
 
 /// How far the lines after the first are indented.
 pub const INDENT: usize = 2;

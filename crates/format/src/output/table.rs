@@ -4,7 +4,7 @@
 use std::borrow::Cow;
 
 use super::{Colour, Style};
-use human::text::{is_plain, shorten};
+use crate::text::{is_plain, shorten};
 use unicode_width::UnicodeWidthStr;
 
 /// Spaces between columns.

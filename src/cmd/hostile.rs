@@ -1,7 +1,7 @@
 //! For tests of everything that is drawn: hostile text, at many widths.
 
-use super::{Colour, Style};
-use human::text::is_harmful;
+use format::output::{Colour, Style};
+use format::text::is_harmful;
 
 /// Longer than a format's width may be, which ended the program.
 const ENDLESS: usize = 70_000;

@@ -1,11 +1,11 @@
 //! What is written to a terminal, checked once more: of escape sequences only codemie's own colours pass.
 //!
-//! Text from outside goes through [`human::text`] where it is formatted. [`Screen`] is the second line of defence, for text
+//! Text from outside goes through [`crate::text`] where it is formatted. [`Screen`] is the second line of defence, for text
 //! that was formatted without it.
 
 use std::io::{self, Write};
 
-use human::text::clean_lines;
+use crate::text::clean_lines;
 
 use super::Colour;
 

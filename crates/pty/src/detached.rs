@@ -8,9 +8,9 @@ use std::process::Command;
 
 use rustix::fs::{FlockOperation, flock};
 
-use crate::home::Home;
 use os::file::create_private;
 use os::file::open_private;
+use os::home::Home;
 
 /// Starts a codemie command in a session of its own, without a terminal and without any descriptor of ours.
 pub fn start<I: AsRef<OsStr>>(home: &Home, args: impl IntoIterator<Item = I>) -> io::Result<()> {
@@ -18,7 +18,7 @@ pub fn start<I: AsRef<OsStr>>(home: &Home, args: impl IntoIterator<Item = I>) ->
     let home = std::path::absolute(home.path())?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(args).env("CODEMIE_HOME", home);
-    pty::spawn_detached(&mut command)
+    crate::spawn_detached(&mut command)
 }
 
 /// Whether a process with this command line is such a one: it works for the whole home, whichever run has started it.

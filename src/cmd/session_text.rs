@@ -3,12 +3,12 @@
 use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
-use crate::output::table::padded;
-use crate::output::tilde::at_home;
-use crate::output::wrap::wrap;
-use crate::output::{Colour, Style};
 use crate::report::plan::PlanWorth;
-use human::text::shorten;
+use format::output::table::padded;
+use format::output::tilde::at_home;
+use format::output::wrap::wrap;
+use format::output::{Colour, Style};
+use format::text::shorten;
 use types::Activity;
 use types::EndReason;
 use types::LiveState;
@@ -52,7 +52,7 @@ pub(super) fn state_or_status(
 ) -> (&'static str, Colour) {
     match state.map(|state| state.is).filter(|is| *is != Activity::Unknown) {
         Some(is) => (is.as_str(), colour_of_activity(is)),
-        None => (human::status::word(status, reason), colour(status, reason)),
+        None => (format::status::word(status, reason), colour(status, reason)),
     }
 }
 
@@ -123,8 +123,8 @@ pub(super) fn number(sum: i64) -> u64 {
 /// A plus where a model without a price was used as well.
 pub(super) fn cost(dollars: f64, unpriced_models: &[String]) -> String {
     match (unpriced_models.is_empty(), dollars > 0.0) {
-        (true, _) => human::usd(dollars),
-        (false, true) => human::usd(dollars) + "+",
+        (true, _) => format::usd(dollars),
+        (false, true) => format::usd(dollars) + "+",
         (false, false) => "no price".to_owned(),
     }
 }
@@ -141,7 +141,7 @@ pub(super) fn costs<'a>(
         .filter(|amount| priced(amount))
         .map(|(cost, unpriced)| (cost.0, !unpriced.is_empty()))
         .collect();
-    let mut shown = human::column(&shown).into_iter();
+    let mut shown = format::column(&shown).into_iter();
     amounts
         .iter()
         .map(|amount| match amount {
@@ -154,7 +154,7 @@ pub(super) fn costs<'a>(
 
 /// `cleared`, `failed (exit code 1)`, `stopped (signal 15)`, `interrupted`.
 pub(super) fn status(record: &SessionRecord) -> String {
-    let word = human::status::word(record.status, record.end_reason);
+    let word = format::status::word(record.status, record.end_reason);
     match (record.exit_code, record.signal) {
         (Some(code), _) if code != 0 => format!("{word} (exit code {code})"),
         (_, Some(signal)) => format!("{word} (signal {signal})"),

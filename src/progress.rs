@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::termios::{isatty, tcgetwinsize};
 
-use human::text::shorten;
+use format::text::shorten;
 
 /// Work that ends sooner shows no bar.
 const QUIET: Duration = Duration::from_millis(200);
@@ -16,7 +16,7 @@ const WIDTH: u64 = 30;
 /// On fewer columns there is no room for anything.
 const NARROWEST: u64 = 20;
 
-/// How the numbers of a bar are written: [`human::bytes`], [`human::count`].
+/// How the numbers of a bar are written: [`format::bytes`], [`format::count`].
 pub type Number = fn(u64) -> String;
 
 /// Work done of work to do.
@@ -90,7 +90,7 @@ mod tests {
 
     #[test]
     fn a_bar_is_as_full_as_the_work_is_done() {
-        let line = |what, done, of| line(what, human::bytes, done, of, 120);
+        let line = |what, done, of| line(what, format::bytes, done, of, 120);
         assert_eq!(line("reading", 0, 2_000_000), "reading [------------------------------] 0B of 2.00MB");
         assert_eq!(
             line("reading", 1_000_000, 2_000_000),
@@ -103,11 +103,11 @@ mod tests {
     #[test]
     fn a_narrow_terminal_has_a_narrow_bar() {
         for columns in NARROWEST..120 {
-            let drawn = line("reading session files", human::bytes, 999_000_000, 1_990_000_000, columns);
+            let drawn = line("reading session files", format::bytes, 999_000_000, 1_990_000_000, columns);
             let fits = (drawn.len() as u64) < columns || columns < 25;
             assert!(fits && drawn.contains("999MB of 1.99GB"), "{columns}: {drawn}");
         }
-        let drawn = line("reading session files", human::bytes, 1_000_000, 2_000_000, 60);
+        let drawn = line("reading session files", format::bytes, 1_000_000, 2_000_000, 60);
         assert_eq!(drawn, "reading session files [########---------] 1.00MB of 2.00MB");
     }
 }

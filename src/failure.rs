@@ -2,8 +2,8 @@
 
 use std::io::{self, Write};
 
-use super::Style;
-use super::tilde::at_home;
+use format::output::Style;
+use format::output::tilde::at_home;
 
 /// An error with its causes. Most of our errors name theirs already: each stands there once.
 pub fn format_error(error: &anyhow::Error) -> String {

@@ -6,7 +6,7 @@
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use os::file::open_regular;
+use crate::file::open_regular;
 use types::Timestamp;
 
 use super::{common, repository_of, text};
@@ -117,7 +117,7 @@ impl Worktree {
     }
 
     fn packed(&self, name: &str) -> Option<String> {
-        let packed = os::file::read_at_most(&self.common.join("packed-refs"), PACKED_BYTES).ok()?;
+        let packed = crate::file::read_at_most(&self.common.join("packed-refs"), PACKED_BYTES).ok()?;
         let packed = String::from_utf8_lossy(&packed);
         packed.lines().find_map(|line| {
             let (commit, found) = line.split_once(' ')?;
@@ -139,7 +139,7 @@ impl Worktree {
             file.seek(SeekFrom::Start(skipped))?;
             let mut bytes = Vec::new();
             file.take(LOG_BYTES).read_to_end(&mut bytes)?;
-            Ok::<_, std::io::Error>((bytes, skipped > 0, os::file::modified(&meta)))
+            Ok::<_, std::io::Error>((bytes, skipped > 0, crate::file::modified(&meta)))
         };
         let Ok((bytes, cut, written)) = read() else { return Vec::new() };
         let text = String::from_utf8_lossy(&bytes);
@@ -264,7 +264,7 @@ mod tests {
         let root = tempfile::tempdir().unwrap();
         let git = root.path().join(".git");
         fs::create_dir_all(git.join("logs")).unwrap();
-        let now = os::clock::Clock::now(&os::clock::SystemClock).0 / 1000;
+        let now = crate::clock::Clock::now(&crate::clock::SystemClock).0 / 1000;
         let line = |from: &str, to: &str, at: i64, message: &str| {
             format!("{from} {to} A B C <a@b> {at} +0100\t{message}\n")
         };

@@ -6,7 +6,7 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use os::file::{create_private, is_absent};
+use crate::file::{create_private, is_absent};
 
 /// A variable of this process. Where `HOME` is not set (`env -i`, services), it is the folder that the system's database of users
 /// has for this one: agents look for their own files there, too.

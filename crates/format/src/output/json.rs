@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use serde::Serialize;
 
-use human::text::is_harmful;
+use crate::text::is_harmful;
 
 /// Over several lines, with a line end.
 #[expect(clippy::disallowed_methods, reason = "the one place that makes JSON to be printed")]

@@ -9,7 +9,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use os::file::text_at_most;
+use crate::file::text_at_most;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Project {

@@ -13,10 +13,10 @@ use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::FormatTime;
 
+use crate::clock::{Clock, SystemClock};
+use crate::file::create_private;
+use crate::file::open_regular_with;
 use crate::home::Home;
-use os::clock::{Clock, SystemClock};
-use os::file::create_private;
-use os::file::open_regular_with;
 
 /// At this size the log becomes `codemie.log.1` and a new one is begun: a week of heavy use, and never more than twice this.
 const ROTATE_AT: u64 = 8 * 1024 * 1024;
