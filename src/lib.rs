@@ -29,6 +29,8 @@ pub mod registry;
 pub mod remote;
 pub mod report;
 pub mod scan;
+#[cfg(test)]
+mod scribe_tests;
 pub mod search;
 pub mod session;
 pub mod shim;

@@ -9,8 +9,16 @@ use super::{Var, transcript};
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::meter::title::Title;
-use crate::session::lookup::Foreign;
 use types::AgentSessionId;
+
+/// A conversation that codemie never wrapped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Foreign {
+    pub agent: String,
+    pub agent_session: AgentSessionId,
+    pub file: PathBuf,
+    pub cwd: Option<PathBuf>,
+}
 
 /// The part of an [`Agent`](super::Agent) that knows its conversations, running or not, wrapped or not.
 pub trait ConversationFiles {

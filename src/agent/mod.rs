@@ -35,7 +35,7 @@ mod writers;
 use std::ffi::OsString;
 use std::fmt::Debug;
 
-pub use files::{ConversationFiles, FileOwner, SessionFile, SessionFiles};
+pub use files::{Foreign, ConversationFiles, FileOwner, SessionFile, SessionFiles};
 pub use invocation::{Conversation, Invocation, InvocationKind};
 pub use launch::{Injection, Launch, Remark};
 pub use live::Live;

@@ -13,7 +13,7 @@ use crate::registry;
 use crate::report::explain::{Explanation, RunEvidence};
 use crate::report::find;
 use crate::report::open::open;
-use crate::store::{Evidence, EvidenceVerdict};
+use types::{Evidence, EvidenceVerdict};
 use format::output::table::padded;
 use format::output::tilde::at_home;
 use format::output::wrap::{INDENT, hanging, wrap};

@@ -25,7 +25,7 @@ use crate::agent::Agent;
 use crate::registry;
 use crate::session::lineage::Lineage;
 use crate::session::names::{self, NameError};
-use crate::store::{Evidence, EvidenceVerdict};
+use types::{Evidence, EvidenceVerdict};
 pub use detour::{Detour, Through};
 pub use origin::Origin;
 pub use prepare::{AssignedId, Binaries, Installed, Prepared, SystemBinaries, World, prepare};

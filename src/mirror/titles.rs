@@ -12,7 +12,7 @@ use crate::forward::foreign::id_of;
 use crate::launch::Origin;
 use crate::report::title;
 use crate::scan::{self, ListedFile};
-use crate::session::lookup::Foreign;
+use crate::agent::Foreign;
 use os::file::is_settled;
 use types::{AgentSessionId, Timestamp};
 

@@ -13,7 +13,8 @@ use crate::meter::proxied::ProxiedCall;
 use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart};
 use crate::session::state::Ending;
 use crate::session::{Error, proxied};
-use crate::store::{Evidence, EvidenceVerdict, Exit, NewRun, Realm, Store, Tx, Workspace};
+use crate::store::{Exit, NewRun, Realm, Store, Tx, Workspace};
+use types::{Evidence, EvidenceVerdict};
 use os::home::Home;
 use types::{AgentSessionId, EvidenceKind, Ids, ProcessId, RandomIds, RunId, SessionId, Timestamp};
 

@@ -11,10 +11,11 @@ use super::list::RunawayRecord;
 use super::question::Question;
 use super::quota::{QuotaUse, quota_uses};
 use crate::config::RunawayLimits;
-use crate::session::lookup::Foreign;
+use crate::agent::Foreign;
 use crate::session::record::record;
 use crate::session::runaway::{Runaway, runaway_of};
-use crate::store::{self, LIMIT_EVIDENCE, SessionRow, View};
+use crate::store::{self, SessionRow, View};
+use types::LIMIT_EVIDENCE;
 use types::{EndReason, PicoDollars, SessionId, SessionRecord, Timestamp};
 
 /// The host notes a limit beside the end of its session: the grace, and what a slow store takes.

@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use serde::Serialize;
 
 use crate::session::record::record;
-use crate::store::{self, Evidence, SessionRow, View};
+use crate::store::{self, SessionRow, View};
+use types::Evidence;
 use types::{AgentSessionId, Correlation, RunId, SessionId, StartReason, Timestamp};
 
 /// The sources of what codemie itself did to the agent, as opposed to what it saw.

@@ -3,7 +3,8 @@
 
 use crate::launch::Origin;
 use crate::registry;
-use crate::session::lookup::{self, Foreign, Found, LookupError, Scan};
+use crate::session::lookup::{self, Found, LookupError, Scan};
+use crate::agent::Foreign;
 use crate::store::{self, Filter, SessionRow, Show, View};
 use format::shell;
 

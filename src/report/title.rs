@@ -7,7 +7,7 @@ use crate::launch::Origin;
 use crate::meter::form::Followed;
 use crate::meter::title::Title;
 use crate::registry;
-use crate::session::lookup::Foreign;
+use crate::agent::Foreign;
 use crate::store::{self, Store};
 use types::AgentSessionId;
 

@@ -8,7 +8,7 @@ use super::list::SessionLine;
 use super::title;
 use crate::launch::Origin;
 use crate::scan::{self, ForeignSession, Scanner};
-use crate::session::lookup::Foreign;
+use crate::agent::Foreign;
 use crate::store::{Filter, ListedSession, Show, Store, View};
 use types::{AgentSessionId, Status};
 

@@ -21,9 +21,8 @@ use super::record::record;
 use super::state::{Exit, Phase, State};
 use crate::meter::title::{Title, TitleSource};
 use crate::store::old::EXPORT;
-use crate::store::{
-    self, Draft, Evidence, NewSession, OpeningRow, RecordRow, SessionRow, Tx, View, Workspace,
-};
+use crate::store::{self, Draft, NewSession, OpeningRow, RecordRow, SessionRow, Tx, View, Workspace};
+use types::Evidence;
 use os::truncate::{self, shorten};
 use types::SessionId;
 use types::SessionRecord;

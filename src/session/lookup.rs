@@ -1,7 +1,7 @@
 //! From what a person types as SESSION to one session: full id, name, the agent's id, a unique prefix of either id or of a
 //! name, and last the agents' own files.
 
-use std::path::PathBuf;
+use crate::agent::Foreign;
 
 use crate::store::{self, SessionRow, View};
 use format::text::shorten;
@@ -9,15 +9,6 @@ use types::AgentSessionId;
 
 /// Shorter prefixes are more likely a slip than a name.
 const PREFIX: usize = 4;
-
-/// A conversation that codemie never wrapped.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Foreign {
-    pub agent: String,
-    pub agent_session: AgentSessionId,
-    pub file: PathBuf,
-    pub cwd: Option<PathBuf>,
-}
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {

@@ -4,34 +4,9 @@ use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
 use os::truncate::{NAME, SENTENCE, short};
+use types::Evidence;
 use types::Timestamp;
-use types::spelled;
-use types::{AgentSessionId, RunId, SessionId};
-
-spelled!(
-    /// What the correlator made of a piece of evidence.
-    EvidenceVerdict {
-        Accepted = "accepted",
-        Rejected = "rejected",
-        /// Neither: an addition to the agent's arguments, a hint, a run that joined.
-        Noted = "noted",
-    }
-);
-
-/// The source of evidence that a limit has ended a session.
-pub const LIMIT_EVIDENCE: &str = "limit";
-
-/// One line of `explain`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Evidence {
-    pub at: Timestamp,
-    /// Where it came from: `assigned`, `registry`, `log`, `arguments`, …
-    pub source: String,
-    pub verdict: EvidenceVerdict,
-    pub agent_session_id: Option<AgentSessionId>,
-    pub detail: String,
-}
+use types::{RunId, SessionId};
 
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize)]
 pub struct Incident {

@@ -73,7 +73,7 @@ pub use chain::ChainSpent;
 #[cfg(test)]
 pub(crate) use chain::chain_queries;
 pub use error::Error;
-pub use evidence::{Evidence, EvidenceVerdict, Incident, LIMIT_EVIDENCE};
+pub use evidence::Incident;
 pub use letter::{Fate, Letter};
 pub use limit::ReportedLimit;
 pub use listed::ListedSession;

@@ -2,11 +2,10 @@
 
 use types::as_word;
 
-use super::evidence::EvidenceVerdict;
 use super::proxied::Seen;
 use super::record::RecordKind;
 
-as_word!(RecordKind, EvidenceVerdict, Seen);
+as_word!(RecordKind, Seen);
 
 /// Token counts are unsigned; a count beyond 2^63 is held at the edge rather than made negative.
 pub(super) fn count(value: u64) -> i64 {

@@ -7,7 +7,8 @@ use super::begin::workspace;
 use super::plan::Plan;
 use crate::session::lifecycle::{self, ConversationStart, RunStart};
 use crate::session::{self};
-use crate::store::{Evidence, EvidenceVerdict, NewRun, Realm, Surroundings, Tx};
+use crate::store::{NewRun, Realm, Surroundings, Tx};
+use types::{Evidence, EvidenceVerdict};
 use types::{AgentSessionId, Ids, ProcessId, RandomIds, SessionId, Timestamp};
 
 /// The source of evidence that a conversation goes on after its terminal has ended: later commands look at its file.

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use crate::session::correlate::{Conclusion, Decision};
-use crate::store::Evidence;
+use types::Evidence;
 use types::Timestamp;
 
 /// One write, and when it was due: that is its time, however late the store takes it.

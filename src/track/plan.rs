@@ -9,7 +9,8 @@ use crate::forward::Sinks;
 use crate::session::lifecycle::ConversationStart;
 use crate::session::lineage::Lineage;
 use crate::session::names;
-use crate::store::{Evidence, Surroundings};
+use crate::store::Surroundings;
+use types::Evidence;
 use os::home::Home;
 use types::{AgentSessionId, RunId, SessionId, Timestamp};
 

@@ -16,7 +16,8 @@ use crate::session::correlate::{Beginning, Maker, Method, NewSessionFile, Regist
 use crate::session::lifecycle::ConversationStart;
 use crate::session::lineage::Lineage;
 use crate::session::state::Phase;
-use crate::store::{Evidence, EvidenceVerdict, Filter, SessionRow, Surroundings};
+use crate::store::{Filter, SessionRow, Surroundings};
+use types::{Evidence, EvidenceVerdict};
 use os::home::Home;
 use pricing::tier::Tier;
 use pty::process::Processes;

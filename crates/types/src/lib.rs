@@ -5,6 +5,7 @@
 
 mod coverage;
 pub mod event;
+mod evidence;
 pub mod hex;
 mod id;
 mod live;
@@ -32,6 +33,7 @@ pub const FOREIGN_TAG: &str = "foreign";
 
 pub use coverage::{Coverage, Reading};
 pub use event::{Attributes, Event};
+pub use evidence::{Evidence, EvidenceVerdict, LIMIT_EVIDENCE};
 pub use id::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
 pub use live::{Activity, Delivery, LiveState, Moment, StateSource};
 pub use money::PicoDollars;

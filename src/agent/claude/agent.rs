@@ -15,7 +15,7 @@ use crate::agent::{
     SessionFile, SessionFiles, Trail, Var, transcript,
 };
 use crate::meter::line::Lines;
-use crate::session::lookup::Foreign;
+use crate::agent::Foreign;
 use os::file::read_at_most;
 use pty::process::Processes;
 use pty::screen::ScreenView;

@@ -18,7 +18,7 @@ use crate::agent::{
 };
 use crate::meter::line::Lines;
 use crate::meter::title::Title;
-use crate::session::lookup::Foreign;
+use crate::agent::Foreign;
 use os::file::read_at_most;
 use pty::process::{Processes, SystemProcesses};
 use types::AgentSessionId;

@@ -15,7 +15,7 @@ use crate::agent::{
 };
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
-use crate::session::lookup::Foreign;
+use crate::agent::Foreign;
 use types::AgentSessionId;
 
 #[derive(Debug)]

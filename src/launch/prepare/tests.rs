@@ -1,7 +1,7 @@
 use super::*;
 use crate::launch::{Labels, RUN_VARIABLE};
 use crate::registry;
-use crate::store::EvidenceVerdict;
+use types::EvidenceVerdict;
 use types::{RandomIds, Timestamp};
 
 const NOW: Timestamp = Timestamp(1_794_819_900_000);

@@ -226,7 +226,7 @@ pub(super) trait Rules: fmt::Debug + Send {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::EvidenceVerdict;
+    use types::EvidenceVerdict;
     use types::StartTime;
 
     const AGENT: ProcessId = ProcessId { pid: Pid(100), start: StartTime(7) };

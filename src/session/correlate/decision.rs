@@ -1,6 +1,6 @@
 //! What follows from a signal.
 
-use crate::store::{Evidence, EvidenceVerdict};
+use types::{Evidence, EvidenceVerdict};
 use types::{AgentSessionId, EvidenceKind, ProcessId, Timestamp, TransitionKind};
 
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,7 +3,7 @@
 use super::super::tests::{AGENT, NOTHING, Run, assigned_by, id, run_by, shown};
 use super::super::{Correlator, Method};
 use super::*;
-use crate::store::EvidenceVerdict;
+use types::EvidenceVerdict;
 use types::StartTime;
 
 const FOLDER: &str = "/home/dev/project";

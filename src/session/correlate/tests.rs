@@ -1,7 +1,7 @@
 //! A run in short form for the tests of all methods, and the rules that hold for each of them.
 
 use super::*;
-use crate::store::EvidenceVerdict;
+use types::EvidenceVerdict;
 use types::{Pid, StartTime};
 
 pub(super) const AGENT: ProcessId = ProcessId { pid: Pid(100), start: StartTime(7) };

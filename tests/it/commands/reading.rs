@@ -4,7 +4,7 @@ use std::process::Stdio;
 
 use codemie::cli::{CommandLine, parse};
 use codemie::session::lifecycle::{ConversationStart, RunStart};
-use codemie::store::{Evidence, EvidenceVerdict};
+use types::{Evidence, EvidenceVerdict};
 use serde_json::json;
 use types::Timestamp;
 use types::{AgentSessionId, Ids as _, RandomIds};

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 
 use codemie::session;
 use codemie::session::record::record;
-use codemie::store::{Evidence, Filter, Sort, Store};
+use codemie::store::{Filter, Sort, Store};
+use types::Evidence;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use os::clock::{Clock, SystemClock};
 use os::file::create_private;
