@@ -17,8 +17,8 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use crate::launch::LaunchTarget;
 use crate::mcp::Scope;
-use crate::registry;
 use crate::session::names;
+use agents::registry;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use budget::{Budget, BudgetAction, BudgetOnly, BudgetPer, Prices};
 pub use delivery::{Sync, SyncAction};

@@ -7,7 +7,6 @@
     )
 )]
 
-pub mod agent;
 pub mod budget;
 pub mod cli;
 pub mod cmd;
@@ -21,11 +20,9 @@ pub mod host;
 pub mod launch;
 pub mod live;
 pub mod mcp;
-pub mod meter;
 pub mod mirror;
 pub mod progress;
 pub mod proxy;
-pub mod registry;
 pub mod remote;
 pub mod report;
 pub mod scan;

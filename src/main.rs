@@ -5,9 +5,10 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
+use agents::registry;
 use codemie::cli::{self, Command, CommandLine, LaunchTarget, RunOptions};
+use codemie::cmd;
 use codemie::failure::{Output, format_error, shown};
-use codemie::{cmd, registry};
 use format::output::screen::Screen;
 use os::home::{Home, own_var};
 

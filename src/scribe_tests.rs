@@ -9,27 +9,27 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use crate::agent::scribe::{Scribe, TalkLines, database, write_rows};
-use crate::agent::transcript::ItemKind;
-use crate::agent::*;
-use os::file::FileId;
-use types::{AgentSessionId, ProcessId, StartTime};
-use crate::agent::transcript::{self, Page};
-use crate::meter::form::{Checkpoint, Followed};
-use crate::meter::tail::Restart;
-use crate::registry::by_name;
 use crate::report::usage::{By, UsageQuery, UsageRow, tally};
 use crate::scan::{Days, Scanner};
 use crate::session::lifecycle;
 use crate::session::record::record;
 use crate::store::{Filter, Span, Store};
 use crate::track::{Plan, Tracker, recover, version};
+use agents::meter::form::{Checkpoint, Followed};
+use agents::meter::tail::Restart;
+use agents::registry::by_name;
+use agents::scribe::{Scribe, TalkLines, database, write_rows};
+use agents::transcript::ItemKind;
+use agents::transcript::{self, Page};
+use agents::*;
 use os::clock::{Clock, SystemClock};
+use os::file::FileId;
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
 use pty::{ProgramEnd, ProgramExit};
 use types::Pid;
 use types::SessionRecord;
+use types::{AgentSessionId, ProcessId, StartTime};
 use types::{EndReason, Status};
 use types::{Ids, RandomIds};
 
@@ -101,8 +101,7 @@ impl Stage {
     /// The agent notes which conversation it is in.
     fn be_in(&self, id: &str) {
         let start = SystemProcesses.identify(self.pid()).unwrap().start.0;
-        fs::write(self.folder.join(format!(".scribe/at-{}", self.pid())), format!("{start} {id}\n"))
-            .unwrap();
+        fs::write(self.folder.join(format!(".scribe/at-{}", self.pid())), format!("{start} {id}\n")).unwrap();
     }
 
     /// The agent adds rows to a conversation.
@@ -281,8 +280,7 @@ fn a_conversation_in_a_database_is_read_by_pages() {
         Scribe.form(&path).open(&path).unwrap()
     });
     let reader = Scribe.transcript().unwrap();
-    let texts =
-        |page: &Page| -> Vec<ItemKind> { page.items.iter().map(|item| item.kind.clone()).collect() };
+    let texts = |page: &Page| -> Vec<ItemKind> { page.items.iter().map(|item| item.kind.clone()).collect() };
     let (ada, remain) = (ItemKind::User("Dear Ada".into()), ItemKind::Assistant("I remain".into()));
     let first = transcript::after(&one, None, 10, reader).unwrap();
     assert_eq!((texts(&first), first.truncated), (vec![ada], true));
@@ -317,8 +315,7 @@ fn rows_are_followed_from_a_checkpoint_on() {
     assert_eq!((second.began_at(), second.harvest.records.len()), (progress, 1));
     assert_eq!(second.harvest.records[0].key, "p2");
     // Another database is in its place.
-    let mut of_another =
-        Followed::resume(form, FileId { inode: 1, ..id }, Some((9, &state)), |_| TalkLines);
+    let mut of_another = Followed::resume(form, FileId { inode: 1, ..id }, Some((9, &state)), |_| TalkLines);
     let again = of_another.next(&content).unwrap().unwrap();
     assert_eq!((again.restart, again.harvest.records.len()), (Some(Restart::Replaced), 2));
 }

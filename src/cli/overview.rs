@@ -38,7 +38,7 @@ fn line(command: &Command) -> String {
 
 fn agents(command: &Command) -> String {
     let agents =
-        command.get_subcommands().filter(|command| crate::registry::called(command.get_name()).is_some());
+        command.get_subcommands().filter(|command| agents::registry::called(command.get_name()).is_some());
     agents.map(line).collect()
 }
 
@@ -81,7 +81,7 @@ mod tests {
     fn every_command_stands_in_one_group() {
         let all = super::super::visible();
         let mut known: Vec<&str> = GROUPS.iter().flat_map(|(_, commands)| commands.iter().copied()).collect();
-        known.extend(crate::registry::names());
+        known.extend(agents::registry::names());
         known.sort_unstable();
         let mut expected: Vec<&str> = all.get_subcommands().map(Command::get_name).collect();
         expected.sort_unstable();

@@ -8,13 +8,13 @@ use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::time;
-use crate::agent::Agent;
-use crate::demo::Demo;
 use crate::launch::conflict::OnConflict;
 use crate::live::events::Cursor;
-use crate::registry;
 use crate::search::Role;
 use crate::store::{Sort, StatusFilter};
+use agents::Agent;
+use agents::demo::Demo;
+use agents::registry;
 use format::since::Since;
 use jiff::tz::TimeZone;
 use types::{Activity, EndReason, Status};

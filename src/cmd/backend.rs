@@ -14,7 +14,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
 use crate::forward::identity::login_name;
 use crate::launch::{Origin, settings};
-use crate::registry;
+use agents::registry;
 use backend::api::Options;
 use backend::bootstrap::{self, TokenFile};
 use backend::dashboard::KnownAgents;

@@ -12,11 +12,11 @@ use crate::budget::{Budget, Per, Standing, Subject, Which, Window, raise_command
 use crate::cli::{self, BudgetAction};
 use crate::config::{Config, edit};
 use crate::launch::{Origin, lineage};
-use crate::registry;
 use crate::report::budget::{self, BudgetRecord};
 use crate::report::find;
 use crate::report::open::{open, open_existing};
 use crate::store::{Realm, RunRow, SessionRow, Store, View};
+use agents::registry;
 use format::counted;
 use format::output::table::{Cell, Column, Table};
 use format::output::{Colour, Style, json};

@@ -19,9 +19,9 @@ use super::browser;
 use crate::cli;
 use crate::mirror::LocalMirror;
 use crate::mirror::history::HistoryFeed;
-use crate::registry;
 use crate::report::open::{open, recover};
 use crate::store::{self, Store, View};
+use agents::registry;
 use backend;
 use backend::dashboard::{
     Conversation, Dashboard, Gate, History, KnownAgents, LocalFacts, Outbox, Titles, router,

@@ -9,11 +9,10 @@ use unicode_width::UnicodeWidthStr;
 use super::session_text::{date, instant};
 use crate::cli::Explain;
 use crate::launch::Origin;
-use crate::registry;
 use crate::report::explain::{Explanation, RunEvidence};
 use crate::report::find;
 use crate::report::open::open;
-use types::{Evidence, EvidenceVerdict};
+use agents::registry;
 use format::output::table::padded;
 use format::output::tilde::at_home;
 use format::output::wrap::{INDENT, hanging, wrap};
@@ -22,6 +21,7 @@ use format::text::shorten;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use types::{Correlation, EvidenceKind, Link};
+use types::{Evidence, EvidenceVerdict};
 
 /// Sources are words of ours; what an import calls one may be anything.
 const WIDEST_SOURCE: usize = 40;

@@ -49,8 +49,8 @@ use anyhow::Context;
 
 use crate::cli::Command;
 use crate::failure::shown;
-use crate::registry;
 use crate::report::find::FindError;
+use agents::registry;
 use os::home::Home;
 
 /// The exit code of a command line that cannot be obeyed.

@@ -11,12 +11,12 @@ use serde_json::json;
 
 use super::session_text::{self, ShortIds, date};
 use super::{Failure, USAGE};
-use crate::agent::Agent;
 use crate::cli::Prune;
-use crate::demo::{self, Demo};
 use crate::report::open::open_existing;
 use crate::session::prune::prune;
 use crate::store::{self, Filter, SessionRow, Show, View};
+use agents::Agent;
+use agents::demo::Demo;
 use format::output::table::{Cell, Column, Table};
 use format::output::{Colour, Style, json};
 use os::clock::{Clock, SystemClock};
@@ -62,7 +62,7 @@ pub fn run(args: &Prune, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exi
             let gone = if args.dry_run { rows.len() } else { 0 };
             let of_demo = agent == Some(Demo.name()) || rows.iter().any(|row| row.agent == Demo.name());
             if of_demo && !args.dry_run && store.read(played)?.is_empty() {
-                sweep(&demo::folder(home))?;
+                sweep(&agents::demo::folder(home))?;
             }
             (rows, store.read(|view| old(view, before, agent))?.saturating_sub(gone))
         }

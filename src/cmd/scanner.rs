@@ -2,8 +2,8 @@
 
 use crate::config::prices::price_list;
 use crate::progress::Bar;
-use crate::registry;
 use crate::scan::{Days, Progress, Scanner};
+use agents::registry;
 use os::home::{Home, own_var};
 
 /// Hands a scanner to `read`, with the prices and days of this machine. `visible`: a bar shows how far it is, on a terminal.

@@ -6,12 +6,12 @@ use std::io::{self, Read, Write};
 use std::path::Path;
 use std::process::ExitCode;
 
-use crate::agent::Agent;
-use crate::agent::claude::Claude;
 use crate::cli::Statusline;
 use crate::config::Config;
 use crate::report::statusline::{AgentStatus, StatusLine};
 use crate::store::Store;
+use agents::Agent;
+use agents::claude::Claude;
 use format::shell;
 use format::text::clean;
 use os::clock::{Clock, SystemClock};

@@ -8,7 +8,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use super::{Failure, USAGE, question, session_text};
-use crate::agent::transcript::Page;
 use crate::cli::View as Args;
 use crate::failure::shown;
 use crate::launch::Origin;
@@ -16,6 +15,7 @@ use crate::report::conversation::{PageRecord, PageStart, ReadableConversation};
 use crate::report::open::{open, recover};
 use crate::report::question::Question;
 use crate::store::Store;
+use agents::transcript::Page;
 pub(super) use draw::Drawing;
 use format::output::{Style, json};
 use format::shell;

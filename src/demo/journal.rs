@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::script::{self, Call, MODEL, Tool};
-use crate::agent::claude::{evidence, files::ClaudeFiles};
+use agents::claude::{evidence, files::ClaudeFiles};
 use os::clock::{Clock, SystemClock};
 use os::file::create_private;
 use os::file::{open_regular_with, read_at_most, text_at_most};
@@ -317,10 +317,10 @@ fn tagged(kind: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::claude::lines::ClaudeLines;
-    use crate::meter::line::{Harvest, Lines};
-    use crate::meter::record::Fact;
-    use crate::session::correlate::Beginning;
+    use agents::claude::lines::ClaudeLines;
+    use agents::correlate::Beginning;
+    use agents::meter::line::{Harvest, Lines};
+    use agents::meter::record::Fact;
     use types::Tokens;
 
     /// Plays the whole script without a stage; the conversations' files in their order.

@@ -4,7 +4,6 @@
 //! runs Claude Code, and leaves files in Claude Code's own format. Promises: it writes nowhere but in `$CODEMIE_HOME`,
 //! calls no model, and ends by itself within seconds.
 
-mod agent;
 mod frame;
 mod journal;
 mod outer;
@@ -16,17 +15,12 @@ mod stage;
 use std::io;
 use std::path::PathBuf;
 
-pub use agent::Demo;
 pub use outer::{in_outer_terminal, take_terminal};
 pub use play::play;
 
+use agents::demo::folder;
 use os::file::create_private;
 use os::home::Home;
-
-/// The demonstration's folder: the scripted agent's counterpart of `~/.claude`, and its project.
-pub fn folder(home: &Home) -> PathBuf {
-    home.path().join("demo")
-}
 
 /// Makes the folder that the scripted agent works in.
 pub fn workshop(home: &Home) -> io::Result<PathBuf> {

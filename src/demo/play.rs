@@ -7,11 +7,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 
-use super::agent::Demo;
 use super::frame::{Message, Scene};
 use super::journal::Journal;
 use super::script::{self, Call, SCRIPT, Tool};
 use super::stage::{Stage, Stop};
+use agents::demo::Demo;
 use format::output::Colour;
 use os::file::read_at_most;
 use os::home::Home;

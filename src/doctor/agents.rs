@@ -9,7 +9,6 @@ use std::process::Command;
 use super::probe::{Answer, ask};
 use super::shells::{self, Meaning, Mode, ShellAnswer};
 use super::{Examined, Finding, Level, Patient};
-use crate::agent::Agent;
 use crate::config::Config;
 use crate::launch::{Origin, detour};
 use crate::shim::files::{DiskFiles, Files};
@@ -18,6 +17,7 @@ use crate::shim::resolve::{self, NotFound, PathKind, Query, SearchedPath};
 use crate::shim::status::Reach;
 use crate::shim::{depth, override_variable};
 use crate::track::version;
+use agents::Agent;
 use format::shell;
 use os::home::{Home, own_var};
 
@@ -156,7 +156,7 @@ fn shell_name<'a>(patient: &'a Patient<'_>) -> &'a str {
 fn set_up(agent: &str, real: Option<&Path>, config: &Config, patient: &Patient<'_>) -> Vec<Finding> {
     let settings = config.agent(agent);
     let var = own_var;
-    let remarks = crate::registry::called(agent).map(|known| {
+    let remarks = agents::registry::called(agent).map(|known| {
         // As the next run will know it, which may be less than what the program has just answered.
         let noted =
             |real| version::recall(patient.home.as_ref()?, agent, &version::BinaryIdentity::of(agent, real)?);
@@ -167,7 +167,7 @@ fn set_up(agent: &str, real: Option<&Path>, config: &Config, patient: &Patient<'
         (remarks, proxied)
     });
     let (remarks, proxied) = remarks.unwrap_or_default();
-    let finding = |remark: crate::agent::Remark| match remark.advice {
+    let finding = |remark: agents::Remark| match remark.advice {
         Some(advice) => Finding::note(agent, remark.what, advice),
         None => Finding::ok(agent, remark.what),
     };
@@ -344,7 +344,7 @@ enum KnownVersion {
 /// An agent is asked only if its installation does not say: Gemini leaves files in its own folder even when it is asked for
 /// its version alone.
 fn version(agent: &str, real: &Path, patient: &Patient<'_>) -> KnownVersion {
-    let installed = crate::registry::called(agent).and_then(|known| known.installed_version(real));
+    let installed = agents::registry::called(agent).and_then(|known| known.installed_version(real));
     match installed {
         Some(version) => KnownVersion::Installed { version, lacking: lacking(real, patient) },
         None => KnownVersion::Asked(ask_version(real, patient)),

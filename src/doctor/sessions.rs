@@ -3,9 +3,9 @@
 use super::hosts::unknown_hosts;
 use super::{Finding, Patient};
 use crate::config::Config;
-use crate::registry;
 use crate::report::budget;
 use crate::store::{Error, Filter, Show, Store};
+use agents::registry;
 use format::counted;
 use format::shell;
 use os::clock::{Clock, SystemClock};

@@ -10,10 +10,10 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use crate::meter::record::Fact;
 use crate::scan::ForeignSession;
 use crate::session::record::summary;
 use crate::store::{Outgoing, Priced};
+use agents::meter::record::Fact;
 use types::event::{
     Bound, Cost, Dimension, End, Flag, Key, NAMESPACE, Seq, Source, Start, Tags, Text, Timing, Usage,
     keyed_id, opening_id,

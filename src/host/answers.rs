@@ -9,9 +9,9 @@
 use std::time::{Duration, Instant};
 
 use super::send::{Situation, answer};
-use crate::agent::dialog::{ChoiceKeys, ScreenDialog};
-use crate::agent::live::{ScreenReading, Shown};
 use crate::remote::protocol::{AnswerRequest, Dialog, SendAnswer};
+use agents::dialog::{ChoiceKeys, ScreenDialog};
+use agents::live::{ScreenReading, Shown};
 use types::{Delivery, RunId, SessionId, Timestamp};
 
 /// How long the dialog must stand unchanged, with no key of a viewer's, before a key is typed. Agents paint some hundred

@@ -1,7 +1,7 @@
 //! Choices over made-up screens, in steps of 10 ms.
 
 use super::*;
-use crate::agent::live::Composer;
+use agents::live::Composer;
 use types::{Activity, LiveState, StateSource};
 
 const ASKED: &[&str] = &[" Bash command", "   touch made.txt", " Proceed?", " ❯ 1. Yes", "   2. No"];

@@ -9,10 +9,10 @@
 
 use std::time::{Duration, Instant};
 
-use crate::agent::live::{ScreenReading, Shown};
 use crate::live::events::Cursor;
 use crate::remote::protocol::SendAnswer;
 use crate::remote::text;
+use agents::live::{ScreenReading, Shown};
 use types::{Activity, Delivery, LiveState, SessionId, Timestamp};
 
 /// How long a composer must look the same before it is typed into. Agents paint it some hundred milliseconds before they read

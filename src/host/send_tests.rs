@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use super::*;
-use crate::agent::live::Composer;
+use agents::live::Composer;
 use types::StateSource;
 
 fn ms(count: u64) -> Duration {

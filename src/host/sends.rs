@@ -234,7 +234,7 @@ enum Earlier {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::live::{Composer, ScreenReading, Shown};
+    use agents::live::{Composer, ScreenReading, Shown};
     use types::{Activity, LiveState};
 
     /// An agent that is idle; what stands in its composer is what was typed.

@@ -116,7 +116,7 @@ fn answer(event: Option<Event>, cursor: Option<Timestamp>, now: &Present<'_>) ->
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::live::{TurnKind, TurnMark};
+    use agents::live::{TurnKind, TurnMark};
     use types::{Ids, RandomIds};
 
     fn request(cursor: Option<&str>, timeout_ms: u64) -> WaitRequest {

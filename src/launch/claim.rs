@@ -135,7 +135,7 @@ fn is_claim(path: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::process_table::ProcessTable;
+    use agents::process_table::ProcessTable;
 
     fn process(pid: i32) -> ProcessId {
         ProcessId { pid: Pid(pid), start: StartTime(7) }

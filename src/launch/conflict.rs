@@ -3,7 +3,7 @@
 use std::fmt;
 use std::path::PathBuf;
 
-use crate::agent::live::Writer;
+use agents::live::Writer;
 use format::shell;
 use types::{Pid, ProcessId, RunId};
 

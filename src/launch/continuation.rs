@@ -1,7 +1,7 @@
 //! Which conversation the agent's arguments continue, and what that means for the session's life.
 
-use crate::agent::{Conversation, Invocation};
 use crate::session::lifecycle::ConversationStart;
+use agents::{Conversation, Invocation};
 use types::AgentSessionId;
 
 /// `assigned`: codemie put the conversation's id into the arguments.
@@ -27,7 +27,7 @@ pub(super) fn chosen(invocation: &Invocation) -> Option<AgentSessionId> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::InvocationKind;
+    use agents::InvocationKind;
 
     fn invocation(session: Conversation, injectable: bool) -> Invocation {
         Invocation {

@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 
 use super::{LaunchTarget, Origin};
-use crate::agent::{Agent, ProxyLead, ProxyRoute, ProxyStart};
 use crate::config::Config;
 use crate::proxy::settings::{RouteAuth, new_secret, own_authorities, route_auth};
 use crate::proxy::{Companion, ProxySettings, RouteSettings, listeners};
+use agents::{Agent, ProxyLead, ProxyRoute, ProxyStart};
 use os::home::Home;
 use pty::process::SystemProcesses;
 use types::{Ids, RunId, SessionId};
@@ -178,7 +178,7 @@ impl Through {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry;
+    use agents::registry;
     use types::RandomIds;
 
     /// A launch of `claude hello` from a folder that holds nothing, with these variables.

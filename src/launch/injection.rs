@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use super::detour::Detour;
-use crate::agent::{Agent, Invocation, Var};
 use crate::config::AgentConfig;
+use agents::{Agent, Invocation, Var};
 use types::{AgentSessionId, Ids};
 
 /// Set by codemie for its own next image, across an exec: the agent refused the id it was given, so it gets none this time.
@@ -116,7 +116,7 @@ fn joined(args: &[OsString]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::registry;
+    use agents::registry;
     use types::RandomIds;
 
     fn changes(

@@ -21,17 +21,17 @@ pub mod stop;
 
 use std::ffi::OsString;
 
-use crate::agent::Agent;
-use crate::registry;
 use crate::session::lineage::Lineage;
 use crate::session::names::{self, NameError};
-use types::{Evidence, EvidenceVerdict};
+use agents::Agent;
+use agents::registry;
 pub use detour::{Detour, Through};
 pub use origin::Origin;
 pub use prepare::{AssignedId, Binaries, Installed, Prepared, SystemBinaries, World, prepare};
 use pty::process::SystemProcesses;
 pub use run::{RunResult, execute, restart_without_id, wrap, wrap_on};
 pub use settings::{receivers, settings};
+use types::{Evidence, EvidenceVerdict};
 use types::{Pid, RunId, SessionId, Timestamp};
 
 /// The run that a program was started in, as the agent's process sees it.

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use super::conflict::{Conflict, Holder, OnConflict, decide};
 use super::stop::{self, CannotStop};
-use crate::agent::live::Writer;
-use crate::agent::{Agent, Var};
-use crate::registry;
 use crate::remote::address;
 use crate::store::{self, Realm, RunRow, Store};
+use agents::live::Writer;
+use agents::registry;
+use agents::{Agent, Var};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pty::process::tree;
@@ -200,8 +200,8 @@ fn end(wanted: &Resumable, holder: &Holder, home: &Home) -> Result<bool, NotTake
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::process_table::ProcessTable;
     use crate::store::Surroundings;
+    use agents::process_table::ProcessTable;
     use types::{Ids, RandomIds, StartTime, Timestamp};
 
     fn resumable(agent: &str, conversation: Option<&str>) -> Resumable {

@@ -2,7 +2,7 @@
 
 use crate::config::Config;
 use crate::forward::Sinks;
-use crate::registry;
+use agents::registry;
 use os::home::Home;
 
 use super::Origin;

@@ -8,11 +8,11 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use crate::registry;
 use crate::remote::protocol::{FromHost, StopAnswer, StopRequest, ToHost};
 use crate::remote::{Connection, RemoteError, address};
 use crate::store::{Realm, RunRow, Store};
 use crate::track;
+use agents::registry;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pty::detached;

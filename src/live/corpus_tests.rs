@@ -6,8 +6,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::{Sources, decide};
-use crate::agent::live::{Published, PublishedStatus, ScreenReading, Shown, TurnKind, TurnMark};
-use crate::registry;
+use agents::live::{Published, PublishedStatus, ScreenReading, Shown, TurnKind, TurnMark};
+use agents::registry;
 use pty::screen::{CellRange, ScreenView};
 use types::{Activity, Timestamp};
 

@@ -13,7 +13,7 @@
 //!   together with a screen that shows the composer and no work.
 //! - **Silence** proves nothing: an agent may think, wait for its API or run a tool for as long as it likes.
 
-use crate::agent::live::{Published, PublishedStatus, ScreenReading, Shown, TurnKind, TurnMark};
+use agents::live::{Published, PublishedStatus, ScreenReading, Shown, TurnKind, TurnMark};
 use types::{Activity, LiveState, StateSource, Timestamp};
 
 /// What is known of a session, each from its own source.

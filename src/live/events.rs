@@ -19,7 +19,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::agent::live::{TurnKind, TurnMark};
+use agents::live::{TurnKind, TurnMark};
 use types::{Activity, LiveState, Moment, RunId, StateSource, Timestamp};
 
 /// Moments that are kept. A client that comes back after more of them has missed the oldest ones.

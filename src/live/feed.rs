@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use super::Turns;
 use super::events::EventLog;
-use crate::agent::Agent;
-use crate::agent::live::TurnMark;
+use agents::Agent;
+use agents::live::TurnMark;
 use types::Timestamp;
 
 /// A mark this much older than the look before may still be of that time: agents date a line before they write it.
@@ -84,7 +84,7 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::agent::claude::Claude;
+    use agents::claude::Claude;
     use types::Moment;
 
     fn line(kind: &str, second: i64) -> String {

@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use super::{Sources, Turns, decide};
-use crate::agent::live::TurnMark;
-use crate::agent::{Agent, Var};
+use agents::live::TurnMark;
+use agents::{Agent, Var};
 use pty::process::Processes;
 use types::{Activity, AgentSessionId, LiveState, Pid, StateSource, Timestamp};
 
@@ -80,7 +80,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::agent::claude::Claude;
+    use agents::claude::Claude;
     use types::StartTime;
 
     struct Only(Pid);

@@ -7,11 +7,11 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
-use crate::agent::Agent;
-use crate::agent::live::TurnMark;
-use crate::meter::form::{Followed, Form};
-use crate::meter::line::{Harvest, Lines, Unreadable};
-use crate::meter::tail::Restart;
+use agents::Agent;
+use agents::live::TurnMark;
+use agents::meter::form::{Followed, Form};
+use agents::meter::line::{Harvest, Lines, Unreadable};
+use agents::meter::tail::Restart;
 use os::file::{FileId, is_absent};
 
 /// How much of a file's end is read at first. Why 256 KiB: a prompt, its tool calls and its answer fit; where a single tool's
@@ -132,8 +132,8 @@ mod tests {
     use std::io::Write;
 
     use super::*;
-    use crate::agent::claude::Claude;
-    use crate::agent::live::TurnKind;
+    use agents::claude::Claude;
+    use agents::live::TurnKind;
 
     fn prompt(second: u32, text: &str) -> String {
         format!(
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn rows_of_a_database_are_followed_too() {
-        use crate::agent::scribe::{Scribe, write_rows};
+        use agents::scribe::{Scribe, write_rows};
         let folder = tempfile::tempdir().unwrap();
         let path = write_rows(folder.path(), "one", &["u p1 1 Dear Ada", "a m1 2 10 20 I remain"]);
         let mut turns = Turns::of(&Scribe);

@@ -3,7 +3,7 @@
 use super::events::EventLog;
 use super::files::state_by;
 use super::{TurnFeed, UnhostedSession};
-use crate::agent::{Agent, Var};
+use agents::{Agent, Var};
 use pty::process::Processes;
 use types::{LiveState, Timestamp};
 

@@ -12,7 +12,7 @@ use super::forms::{
 use super::rules;
 use super::start::{CheckedStart, prompt_arguments, unknown_agent};
 use super::tools::{Tools, as_value};
-use crate::registry;
+use agents::registry;
 
 impl Tools {
     /// An agent, or a command line that the user has named in the settings.

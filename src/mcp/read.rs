@@ -11,14 +11,14 @@ use super::forms::{
 use super::rules;
 use super::scope::Scope;
 use super::tools::{LiveRun, Meant, StartedHere, Tools, as_value};
-use crate::agent::transcript::Page;
-use crate::registry;
 use crate::remote::protocol::ScreenText;
 use crate::report::conversation::{PageRecord, PageStart, ReadableConversation};
 use crate::report::explain::Explanation;
 use crate::report::question::asks;
 use crate::session::record::records;
 use crate::store::{Filter, SessionRow, Show};
+use agents::registry;
+use agents::transcript::Page;
 use os::clock::{Clock, SystemClock};
 use types::{LiveState, SessionId, Status};
 

@@ -14,10 +14,10 @@ use super::places::{NoPlace, Place, Starter};
 use super::rules;
 use super::scope::{Caller, Scope, depth};
 use super::tools::{Meant, StartedHere, Tools};
-use crate::agent::Agent;
 use crate::launch::resume::Resumable;
-use crate::registry;
 use crate::store::{SessionRow, View};
+use agents::Agent;
+use agents::registry;
 use os::clock::{Clock, SystemClock};
 use types::{Ids, ProcessId, RandomIds, SessionId, StartTime, Timestamp};
 

@@ -10,7 +10,6 @@ use std::sync::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::*;
-use crate::agent::dialog::Choice;
 use crate::live::events::Cursor;
 use crate::mcp::claims;
 use crate::mcp::live::{LaunchFailure, LaunchLine};
@@ -23,6 +22,7 @@ use crate::report::wait::{WaitError, WaitFor, Waited};
 use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart};
 use crate::session::state::Ending;
 use crate::store::{NewRun, Realm, Store, Workspace};
+use agents::dialog::Choice;
 use pty::process::SystemProcesses;
 use types::{
     Activity, AgentSessionId, Delivery, EvidenceKind, Ids, LiveState, Moment, Pid, RandomIds, StartTime,

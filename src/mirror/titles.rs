@@ -7,12 +7,12 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::agent::Agent;
 use crate::forward::foreign::id_of;
 use crate::launch::Origin;
 use crate::report::title;
 use crate::scan::{self, ListedFile};
-use crate::agent::Foreign;
+use agents::Agent;
+use agents::Foreign;
 use os::file::is_settled;
 use types::{AgentSessionId, Timestamp};
 
@@ -132,7 +132,7 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::registry;
+    use agents::registry;
 
     const ID: &str = "02000000-0000-4000-8000-000000000002";
 

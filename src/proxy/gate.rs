@@ -8,7 +8,7 @@ use super::ledger::Ledger;
 use super::served::counted_under;
 use super::settings::ProxySettings;
 use crate::budget::{BudgetGate, Caller};
-use crate::registry;
+use agents::registry;
 use types::PicoDollars;
 
 /// The gate of a proxy. Without an enforced budget it looks at nothing but the settings.

@@ -14,23 +14,23 @@ use relay::{Call, CallEnd, Observer, Peer, Transport};
 
 use super::served::{NamelessRuns, SOON, ServedSessions, counted_under};
 use super::settings::{ProxySettings, RouteSettings};
-use crate::agent::{Agent, CallIdentity, Repeats};
 use crate::config::Config;
 use crate::forward;
-use crate::meter::proxied::ProxiedCall;
-use crate::meter::quota::QuotaReport;
-use crate::meter::record::{ApiError, Usage};
-use crate::registry;
 use crate::session::journal::{self, CallJournal};
 use crate::session::proxied::{self, Fate};
 use crate::session::{publish, quota};
 use crate::store::{Store, Tx};
-use types::{Evidence, EvidenceVerdict};
+use agents::meter::proxied::ProxiedCall;
+use agents::meter::quota::QuotaReport;
+use agents::meter::record::{ApiError, Usage};
+use agents::registry;
+use agents::{Agent, CallIdentity, Repeats};
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
 use pty::process::{Processes, SystemProcesses};
 use types::event::Source;
 use types::{AgentSessionId, CallKind, Pid, RandomIds, RunId, SessionId, Timestamp, Utilization};
+use types::{Evidence, EvidenceVerdict};
 
 /// Calls on their way to the thread. Each may hold its request's body until it has been looked at.
 const QUEUE: usize = 256;

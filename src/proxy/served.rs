@@ -9,14 +9,14 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::settings::{ProxySettings, RouteSettings};
-use crate::meter::proxied::ProxiedCall;
 use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart};
 use crate::session::state::Ending;
 use crate::session::{Error, proxied};
 use crate::store::{Exit, NewRun, Realm, Store, Tx, Workspace};
-use types::{Evidence, EvidenceVerdict};
+use agents::meter::proxied::ProxiedCall;
 use os::home::Home;
 use types::{AgentSessionId, EvidenceKind, Ids, ProcessId, RandomIds, RunId, SessionId, Timestamp};
+use types::{Evidence, EvidenceVerdict};
 
 /// How long a call waits for a wrapper to bind its conversation. Wrappers take a second, on a busy machine some.
 const WRAPPER_TAKES: Duration = Duration::from_secs(10);

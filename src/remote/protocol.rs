@@ -7,7 +7,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::agent::dialog::Choice;
+use agents::dialog::Choice;
 
 use types::{Activity, Delivery, LiveState, Moment, SessionId};
 

@@ -31,9 +31,9 @@ impl ContextFill {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::meter::record::Fact;
     use crate::session::lifecycle::ConversationStart;
     use crate::session::tests::{World, usage};
+    use agents::meter::record::Fact;
 
     #[test]
     fn the_latest_call_fills_the_window_of_its_model() {

@@ -7,14 +7,14 @@ use serde::Serialize;
 
 use super::find::{FindError, find};
 use super::question::Question;
-use crate::agent::transcript::{self, Cursor, Item, ItemKind, Page};
 use crate::launch::Origin;
-use crate::meter::form::Form;
-use crate::registry;
 use crate::remote;
 use crate::session::lookup::Found;
 use crate::session::record::record;
 use crate::store::View;
+use agents::meter::form::Form;
+use agents::registry;
+use agents::transcript::{self, Cursor, Item, ItemKind, Page};
 use format::shell;
 use os::home::Home;
 use types::{Link, RunId, SessionRecord, Timestamp};

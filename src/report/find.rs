@@ -2,10 +2,10 @@
 //! suggests names. The order of the search is [`lookup`]'s.
 
 use crate::launch::Origin;
-use crate::registry;
 use crate::session::lookup::{self, Found, LookupError, Scan};
-use crate::agent::Foreign;
 use crate::store::{self, Filter, SessionRow, Show, View};
+use agents::Foreign;
+use agents::registry;
 use format::shell;
 
 /// Why there is no one session to answer with.

@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::agent::{Agent, FileOwner, SessionFile};
 use crate::launch::Origin;
-use crate::registry;
 use crate::scan::Progress;
 use crate::search::{self, Hit, Query};
 use crate::store::{self, Store};
+use agents::registry;
+use agents::{Agent, FileOwner, SessionFile};
 use os::project::Project;
 use types::Timestamp;
 

@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use crate::launch::Origin;
 use crate::live::{UnhostedSession, state_from_files};
-use crate::registry;
 use crate::remote::protocol::{FromHost, ToHost};
 use crate::remote::{Connection, address};
 use crate::store::{self, View};
+use agents::registry;
 use os::home::Home;
 use pty::process::SystemProcesses;
 use types::{Activity, AgentSessionId, LiveState, Pid, RunId, SessionRecord, Timestamp};

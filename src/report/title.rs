@@ -2,13 +2,13 @@
 //! were recorded before titles were.
 
 use super::list::SessionLine;
-use crate::agent::Agent;
 use crate::launch::Origin;
-use crate::meter::form::Followed;
-use crate::meter::title::Title;
-use crate::registry;
-use crate::agent::Foreign;
 use crate::store::{self, Store};
+use agents::Agent;
+use agents::Foreign;
+use agents::meter::form::Followed;
+use agents::meter::title::Title;
+use agents::registry;
 use types::AgentSessionId;
 
 /// How much of a session's conversation is read for its title: the first prompt is near its beginning.

@@ -8,8 +8,8 @@ use super::list::SessionLine;
 use super::title;
 use crate::launch::Origin;
 use crate::scan::{self, ForeignSession, Scanner};
-use crate::agent::Foreign;
 use crate::store::{Filter, ListedSession, Show, Store, View};
+use agents::Foreign;
 use types::{AgentSessionId, Status};
 
 /// Those of a scan that belong to no session. What went on without codemie of a session's conversation is the session's.

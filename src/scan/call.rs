@@ -3,7 +3,7 @@
 use super::bytes::{Bytes, put, put_bytes, put_signed};
 use super::hash::hash;
 use super::strings::StringId;
-use crate::meter::record::LONGEST_KEY;
+use agents::meter::record::LONGEST_KEY;
 use pricing::tier::Tier;
 use types::Timestamp;
 use types::Tokens;

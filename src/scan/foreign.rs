@@ -13,8 +13,8 @@ use super::run::SortedRun;
 use super::strings::StringId;
 use super::{Error, Scanned, Scanner, readers};
 
-use crate::meter::record::{Fact, Record, Usage};
 use crate::store::{CallSums, Priced, Span, View};
+use agents::meter::record::{Fact, Record, Usage};
 use types::AgentSessionId;
 
 /// Calls handed out from one pass over all of them. Why 50,000: some ten megabytes, and a gigabyte of sessions needs eight

@@ -15,7 +15,7 @@ use super::call::FileNo;
 use super::hash::{CheapMap, CheapSet, hash};
 use super::strings::{StringId, StringTable};
 use super::sums::DailySum;
-use crate::meter::tail::Position;
+use agents::meter::tail::Position;
 use os::file::{FileId, read_at_most};
 
 /// Raised whenever the notation changes: an older index counts as absent.

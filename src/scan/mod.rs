@@ -46,14 +46,14 @@ use std::time::{Duration, Instant};
 use pricing::PriceList;
 use rustix::fs::{FlockOperation, flock};
 
-use crate::agent::{Agent, SessionFile, Var};
+use agents::{Agent, SessionFile, Var};
 use os::calendar::{LocalClock, PER_DAY};
 use os::file::create_private;
 use os::file::{open_private, open_regular};
 use types::Timestamp;
 
-use crate::meter::tail::Position;
 use crate::store::{self, Span, Spending, View};
+use agents::meter::tail::Position;
 use call::{Call, FileNo, Sighting};
 pub use days::Days;
 pub use foreign::{ForeignCalls, ForeignSession, ForeignSessions};

@@ -13,11 +13,11 @@ use super::hash::hash;
 use super::run::SortedRun;
 use super::spill::{Buffer, Spill};
 use super::strings::{LocalStrings, StringId, StringTable};
-use crate::agent::Agent;
-use crate::meter::form::Followed;
-use crate::meter::line::{LineFacts, Lines};
-use crate::meter::record::{Fact, Record};
-use crate::meter::tail::{LongLineTurn, Position, Restart};
+use agents::Agent;
+use agents::meter::form::Followed;
+use agents::meter::line::{LineFacts, Lines};
+use agents::meter::record::{Fact, Record};
+use agents::meter::tail::{LongLineTurn, Position, Restart};
 use pricing::tier::Tier;
 use types::Timestamp;
 

@@ -15,8 +15,8 @@ use super::call::FileNo;
 use super::hash::{CheapMap, CheapSet};
 use super::index::{FileFacts, FileStamp, Index};
 use super::strings::StringId;
-use crate::agent::{Agent, SessionFile, Var};
-use crate::meter::rows::RowStatus;
+use agents::meter::rows::RowStatus;
+use agents::{Agent, SessionFile, Var};
 use os::file::FileId;
 
 /// A file on the disk.

@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use super::sieve::Sieve;
 // Longer lines are skipped, as by the meter: no message is that long.
-use crate::meter::tail::MAX_LINE;
+use agents::meter::tail::MAX_LINE;
 
 /// Bytes read at once, as a scan does.
 const AT_ONCE: usize = 512 * 1024;

@@ -16,9 +16,9 @@ mod word;
 #[cfg(test)]
 mod tests;
 
-use crate::agent::transcript::{Cursor, ItemKind};
-use crate::agent::{Agent, SessionFile, Var};
 use crate::scan::{self, Progress};
+use agents::transcript::{Cursor, ItemKind};
+use agents::{Agent, SessionFile, Var};
 use types::Timestamp;
 pub use word::{Word, are_in, places};
 

@@ -10,10 +10,10 @@ use std::time::Duration;
 use super::lines::{Pass, Rest};
 use super::sieve::Sieve;
 use super::{Accept, Hit, Hits, Query};
-use crate::agent::Agent;
-use crate::agent::transcript::{self, Cursor, Item, Reader};
-use crate::meter::form::Opened;
 use crate::scan::{ListedFile, Progress};
+use agents::Agent;
+use agents::meter::form::Opened;
+use agents::transcript::{self, Cursor, Item, Reader};
 use types::Timestamp;
 
 /// As many as a scan has, for the same reason.

@@ -2,8 +2,8 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use super::*;
-use crate::agent::transcript;
-use crate::registry;
+use agents::registry;
+use agents::transcript;
 
 const RECORDINGS: [(&str, &str, &str); 5] = [
     ("claude", "CLAUDE_CONFIG_DIR", "claude"),
@@ -144,7 +144,7 @@ fn the_newest_come_first_and_the_others_are_counted() {
 /// Twenty files of a hundred messages, each a day older than the one before.
 #[test]
 fn files_that_are_older_than_all_that_is_shown_are_not_read_once_enough_is_counted() {
-    use crate::agent::scribe::{Scribe, write_rows};
+    use agents::scribe::{Scribe, write_rows};
     const DAY: i64 = 24 * 3600 * 1000;
     let folder = tempfile::tempdir().unwrap();
     let now = 30 * DAY;
@@ -168,7 +168,7 @@ fn files_that_are_older_than_all_that_is_shown_are_not_read_once_enough_is_count
 /// Rows of a database, as the scribe writes them.
 #[test]
 fn rows_are_searched_like_lines() {
-    use crate::agent::scribe::{Scribe, write_rows};
+    use agents::scribe::{Scribe, write_rows};
     let folder = tempfile::tempdir().unwrap();
     write_rows(
         folder.path(),

@@ -20,10 +20,10 @@ use super::Error;
 use super::event::amend_end;
 use super::proxied::{self, Unnoticed};
 use super::state::{Move, Phase, State};
-use crate::meter::record::Fact;
 use crate::store::{
     Draft, FileId, Position, Priced, ProxyColumns, RecordKind, Seen, SessionRow, StoredRecord, Tx,
 };
+use agents::meter::record::Fact;
 use types::EventType;
 use types::SessionId;
 use types::Timestamp;

@@ -25,12 +25,12 @@ use super::state::{Exit, State};
 use crate::store::old::genie::Keys;
 use crate::store::old::{self, Broken, Contents, OldSession};
 use crate::store::{self, NewSession, Store, Tx};
-use types::{Evidence, EvidenceVerdict};
 use source::Source;
 use types::SessionId;
 use types::StartReason;
 use types::Timestamp;
 use types::event::NAMESPACE;
+use types::{Evidence, EvidenceVerdict};
 
 /// The result of an import.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

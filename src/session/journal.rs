@@ -14,8 +14,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use rustix::fs::{FlockOperation, flock};
 
 use super::{Error, proxied};
-use crate::meter::proxied::ProxiedCall;
 use crate::store::Store;
+use agents::meter::proxied::ProxiedCall;
 use os::file::{create_private, entries, open_regular, read_at_most};
 use os::home::Home;
 use types::{Ids, Timestamp};

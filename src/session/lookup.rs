@@ -1,7 +1,7 @@
 //! From what a person types as SESSION to one session: full id, name, the agent's id, a unique prefix of either id or of a
 //! name, and last the agents' own files.
 
-use crate::agent::Foreign;
+use agents::Foreign;
 
 use crate::store::{self, SessionRow, View};
 use format::text::shorten;

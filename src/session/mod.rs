@@ -33,7 +33,6 @@
 
 pub mod absorb;
 pub mod approval;
-pub mod correlate;
 pub mod event;
 pub mod exchange;
 pub mod import;

@@ -4,9 +4,9 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use super::correlate::Maker;
 use super::recover::gone;
 use crate::store::{self, Realm, RunRow, View};
+use agents::correlate::Maker;
 use pty::process::Processes;
 use types::{RunId, Timestamp};
 

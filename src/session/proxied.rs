@@ -17,9 +17,9 @@
 use super::Error;
 use super::absorb::{REPORTED_WITHIN_MS, ROUNDING_MS, Taking};
 use super::lifecycle::NOTICED_WITHIN_MS;
-use crate::meter::proxied::ProxiedCall;
-use crate::meter::record::{ApiError, Fact, Record, Usage};
 use crate::store::{Priced, ProxyColumns, RecordKind, SessionRow, StoredRecord, Tx};
+use agents::meter::proxied::ProxiedCall;
+use agents::meter::record::{ApiError, Fact, Record, Usage};
 use pricing::tier::Tier;
 use types::{Link, PicoDollars, SessionId, Timestamp, Tokens};
 

@@ -7,8 +7,8 @@
 use super::Error;
 use super::event::amend_end;
 use super::state::{Phase, State};
-use crate::meter::quota::QuotaReport;
 use crate::store::{Draft, SessionRow, Tx};
+use agents::meter::quota::QuotaReport;
 use types::event::{Quota, Text, Time, keyed_id};
 use types::{Attributes, EventType, Link, SessionId, Timestamp};
 

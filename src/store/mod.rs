@@ -60,12 +60,12 @@ use pricing::PriceList;
 use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
 
 use crate::config::prices::price_list;
-use crate::meter::record::Record;
+use agents::meter::record::Record;
 use os::home::Home;
 use types::Timestamp;
 
-pub use crate::meter::tail::FileId;
 pub use address::Fingerprint;
+pub use agents::meter::tail::FileId;
 pub use bill::BilledCalls;
 pub use breakdown::{ModelSum, ToolSum};
 pub use budget::{Hold, OwnPriceUse, Spent, SpentBy};

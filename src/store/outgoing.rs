@@ -243,8 +243,8 @@ mod tests {
 
     #[test]
     fn an_event_carries_numbers_and_names_but_no_path() {
-        use crate::meter::record::{Fact, Tool};
         use crate::session::absorb::{Batch, absorb};
+        use agents::meter::record::{Fact, Tool};
         use types::ToolKind;
         let mut world = World::new();
         let (_, started) = world.start(ConversationStart::Fresh);

@@ -3,7 +3,7 @@
 use rusqlite::{Row, params};
 
 use super::{Error, Tx, View};
-use crate::meter::quota::QuotaReport;
+use agents::meter::quota::QuotaReport;
 use types::event::Source;
 use types::{Timestamp, Utilization};
 

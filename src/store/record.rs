@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::proxied::{self, ProxyColumns, Seen};
 use super::spelling::{count, uncount};
 use super::{Error, Tx, View};
-use crate::meter::record::{ApiError, Fact, LONGEST_KEY, Record, Tool, Usage};
+use agents::meter::record::{ApiError, Fact, LONGEST_KEY, Record, Tool, Usage};
 use pricing::PriceList;
 use pricing::tier::Tier;
 use types::PicoDollars;

@@ -7,7 +7,7 @@ use rusqlite::{Row, params};
 
 use super::columns::columns;
 use super::{Error, Exit, Phase, Tx, View};
-use crate::meter::title::Title;
+use agents::meter::title::Title;
 use os::truncate::{NAME, short};
 use types::Timestamp;
 use types::{AgentSessionId, RunId, SessionId};

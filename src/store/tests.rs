@@ -258,7 +258,7 @@ fn absurd_numbers_do_not_keep_the_rest_from_being_told() {
     let mut records = [usage("one", at, 1), usage("two", at, 2), usage("three", at, 3)];
     for priced in &mut records {
         priced.cost = Some(super::PicoDollars(i64::MAX));
-        if let crate::meter::record::Fact::Usage(usage) = &mut priced.record.fact {
+        if let agents::meter::record::Fact::Usage(usage) = &mut priced.record.fact {
             usage.tokens.input = u64::MAX;
             usage.tokens.cache_write_1h = u64::MAX;
         }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use rusqlite::{Row, params};
 
 use super::{Error, View};
-use crate::meter::record::LONGEST_KEY;
+use agents::meter::record::LONGEST_KEY;
 use os::calendar::LocalClock;
 use types::{PicoDollars, Timestamp};
 

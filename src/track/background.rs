@@ -8,8 +8,8 @@ use super::plan::Plan;
 use crate::session::lifecycle::{self, ConversationStart, RunStart};
 use crate::session::{self};
 use crate::store::{NewRun, Realm, Surroundings, Tx};
-use types::{Evidence, EvidenceVerdict};
 use types::{AgentSessionId, Ids, ProcessId, RandomIds, SessionId, Timestamp};
+use types::{Evidence, EvidenceVerdict};
 
 /// The source of evidence that a conversation goes on after its terminal has ended: later commands look at its file.
 /// `store::query` asks for it by this name.

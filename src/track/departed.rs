@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::clock::RunClock;
 use super::follow::{Follower, News, read_title};
-use crate::agent::Trail;
 use crate::session;
 use crate::store::Store;
+use agents::Trail;
 use os::file::Stamp;
 use types::{AgentSessionId, SessionId};
 

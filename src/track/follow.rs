@@ -8,16 +8,16 @@ use std::sync::Arc;
 use pricing::PriceList;
 
 use super::heads::{CallPlace, HeadLog};
-use crate::agent::Trail;
-use crate::meter::form::{Followed, Opened};
-use crate::meter::line::{LineFacts, Lines};
+use agents::Trail;
+use agents::meter::form::{Followed, Opened};
+use agents::meter::line::{LineFacts, Lines};
 use os::file::FileId;
 use types::Timestamp;
 
-use crate::meter::record::Fact;
 use crate::session::absorb::{Absorbed, Batch, absorb};
 use crate::session::{Error, quota};
 use crate::store::{self, Priced, Store};
+use agents::meter::record::Fact;
 use types::{AgentSessionId, SessionId};
 
 /// How often a batch is tried again because another reader was faster.

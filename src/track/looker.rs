@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::clock::RunClock;
 use super::timers::{Scope, Timers, Wake};
-use crate::agent::{Seen, Trail};
+use agents::{Seen, Trail};
 use os::watch::Watch;
 use pty::process::Processes;
 use types::{AgentSessionId, ProcessId};
@@ -114,8 +114,8 @@ impl Looker {
 mod tests {
     use super::super::clock::testing::ManualClock;
     use super::*;
-    use crate::meter::line::Lines;
-    use crate::session::correlate::Method;
+    use agents::correlate::Method;
+    use agents::meter::line::Lines;
     use pty::process::SystemProcesses;
     use types::{Pid, StartTime};
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::session::correlate::{Conclusion, Decision};
+use agents::correlate::{Conclusion, Decision};
 use types::Evidence;
 use types::Timestamp;
 

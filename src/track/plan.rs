@@ -4,14 +4,14 @@ use std::path::PathBuf;
 
 use super::notify::Notifier;
 use super::version;
-use crate::agent::Trail;
 use crate::forward::Sinks;
 use crate::session::lifecycle::ConversationStart;
 use crate::session::lineage::Lineage;
 use crate::session::names;
 use crate::store::Surroundings;
-use types::Evidence;
+use agents::Trail;
 use os::home::Home;
+use types::Evidence;
 use types::{AgentSessionId, RunId, SessionId, Timestamp};
 
 #[expect(missing_debug_implementations, reason = "a trail has nothing to show")]

@@ -8,22 +8,22 @@ use std::sync::{Arc, Mutex};
 use super::super::clock::testing::ManualClock;
 use super::super::writer::RETRY;
 use super::*;
-use crate::agent::{Seen, Trail};
-use crate::meter::line::{Harvest, Lines, Unreadable};
-use crate::meter::record::{Fact, Record, Tool, Usage};
 use crate::session;
-use crate::session::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry};
 use crate::session::lifecycle::ConversationStart;
 use crate::session::lineage::Lineage;
 use crate::session::state::Phase;
 use crate::store::{Filter, SessionRow, Surroundings};
-use types::{Evidence, EvidenceVerdict};
+use agents::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry};
+use agents::meter::line::{Harvest, Lines, Unreadable};
+use agents::meter::record::{Fact, Record, Tool, Usage};
+use agents::{Seen, Trail};
 use os::home::Home;
 use pricing::tier::Tier;
 use pty::process::Processes;
 use types::EndReason;
 use types::RunId;
 use types::{AgentSessionId, Ids, ProcessId, RandomIds};
+use types::{Evidence, EvidenceVerdict};
 use types::{Tokens, ToolKind};
 
 /// Shows the signals of a test. The files of a conversation are those whose names begin with its id.

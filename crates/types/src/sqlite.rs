@@ -5,8 +5,8 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRe
 
 use super::event::Source;
 use super::{
-    AgentSessionId, Billing, CallKind, EndReason, EventType, EvidenceKind, EvidenceVerdict, Link, PicoDollars, Pid, RunId,
-    SessionId, StartReason, StartTime, Status, Timestamp, ToolKind,
+    AgentSessionId, Billing, CallKind, EndReason, EventType, EvidenceKind, EvidenceVerdict, Link,
+    PicoDollars, Pid, RunId, SessionId, StartReason, StartTime, Status, Timestamp, ToolKind,
 };
 
 /// The columns of an enum made by [`spelled!`](crate::spelled).
@@ -28,7 +28,19 @@ macro_rules! as_word {
         }
     )+};
 }
-as_word!(Link, Status, EndReason, StartReason, EvidenceKind, EventType, EvidenceVerdict, ToolKind, Billing, CallKind, Source);
+as_word!(
+    Link,
+    Status,
+    EndReason,
+    StartReason,
+    EvidenceKind,
+    EventType,
+    EvidenceVerdict,
+    ToolKind,
+    Billing,
+    CallKind,
+    Source
+);
 
 macro_rules! as_text {
     ($($name:ty),+) => {$(

@@ -14,11 +14,10 @@ use tokio::sync::watch;
 
 use super::super::browser;
 use crate::config::delivery::{Secret, User};
-use crate::demo;
 use crate::forward::http::Http;
 use crate::forward::{Credential, Identity, Native, post};
-use crate::registry;
 use crate::store::{Outgoing, Store};
+use agents::registry;
 use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, router};
 use backend::sqlite::Sqlite;
 use backend::storage::Storage;
@@ -53,7 +52,7 @@ pub(super) struct Embedded {
 const MAX_NOTE: u64 = 64 << 10;
 
 fn note(home: &Home, nonce: &str) -> PathBuf {
-    demo::folder(home).join(format!("backend-{nonce}.json"))
+    agents::demo::folder(home).join(format!("backend-{nonce}.json"))
 }
 
 /// Starts it and waits until it listens.
@@ -104,7 +103,7 @@ pub(super) fn send_events(
 
 /// `codemie demo-backend`: the detached process.
 pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
-    let folder = demo::folder(home);
+    let folder = agents::demo::folder(home);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
         let storage: Arc<dyn Storage> = Arc::new(Sqlite::open(&folder.join("backend.db"))?);

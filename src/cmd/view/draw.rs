@@ -2,7 +2,7 @@
 
 use jiff::tz::TimeZone;
 
-use crate::agent::transcript::{Item, ItemKind};
+use agents::transcript::{Item, ItemKind};
 use format::output::{Colour, Style};
 use format::text::clean_lines;
 use format::text::shorten;

@@ -1,6 +1,6 @@
 use super::*;
 use crate::launch::{Labels, RUN_VARIABLE};
-use crate::registry;
+use agents::registry;
 use types::EvidenceVerdict;
 use types::{RandomIds, Timestamp};
 

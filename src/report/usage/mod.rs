@@ -13,10 +13,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::agent::Agent;
-use crate::demo::{self, Demo};
 use crate::scan::Scanner;
 use crate::store::{self, CommitFacts, Filter, Place, Show, Span, Spending, SpentCall, View};
+use agents::Agent;
+use agents::demo::Demo;
 use commits::CommitFinder;
 pub use filter::UsageFilter;
 use os::calendar::LocalClock;
@@ -81,7 +81,7 @@ impl UsageReport {
             tally: tally(&[spending], query),
             unreadable: view.unreadable()?,
             unread_calls: view.unread_usage()?.0,
-            files: view.files_read(&demo::folder(home))?,
+            files: view.files_read(&agents::demo::folder(home))?,
             has_demo: !view.list_first(&demo, 1)?.is_empty(),
             ..Self::empty(query.by)
         })

@@ -1,7 +1,7 @@
 //! Scans of small trees.
 
-mod agents;
 mod cache;
+mod every_agent;
 mod owners;
 mod random;
 mod regressions;
@@ -17,8 +17,8 @@ use std::path::{Path, PathBuf};
 use jiff::tz::TimeZone;
 
 use super::*;
-use crate::agent::claude::Claude;
 use crate::report::usage::{By, UsageQuery, UsageRow, tally};
+use agents::claude::Claude;
 use trees::Counts;
 use types::Timestamp;
 

@@ -1,11 +1,11 @@
 //! Scans beside a store: calls that a session owns are counted there, the others are foreign.
 
 use super::*;
-use crate::meter::record::{Fact, Record, Usage};
 use crate::session::absorb::{Batch, absorb};
 use crate::session::lifecycle::{self, Binding, ConversationStart};
 use crate::session::tests::World;
 use crate::store::{PicoDollars, Priced};
+use agents::meter::record::{Fact, Record, Usage};
 use os::file::FileId;
 use pricing::tier::Tier;
 use types::EvidenceKind;

@@ -15,8 +15,8 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::lifecycle::{Binding, ConversationStart, RunStart, StartResult};
-use crate::meter::record::{Fact, Record, Usage};
 use crate::store::{NewRun, PicoDollars, Priced, Realm, SessionRow, Store, Workspace};
+use agents::meter::record::{Fact, Record, Usage};
 use os::home::Home;
 use pricing::tier::Tier;
 use types::EvidenceKind;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::{Run, World, assert_left_by, assert_restored};
 use crate::sandbox::CODEMIE;
 use crate::support::pty::{Start, Terminal};
-use codemie::meter::title::Title;
+use agents::meter::title::Title;
 use codemie::session::lifecycle::RunStart;
 
 const IDS: [&str; 3] = [

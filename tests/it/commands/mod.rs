@@ -11,7 +11,7 @@ mod watching;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use codemie::meter::record::{Fact, Record, Tool, Usage};
+use agents::meter::record::{Fact, Record, Tool, Usage};
 use codemie::session::absorb::{Batch, absorb};
 use codemie::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
 use codemie::session::publish::publish;

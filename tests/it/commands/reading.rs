@@ -4,10 +4,10 @@ use std::process::Stdio;
 
 use codemie::cli::{CommandLine, parse};
 use codemie::session::lifecycle::{ConversationStart, RunStart};
-use types::{Evidence, EvidenceVerdict};
 use serde_json::json;
 use types::Timestamp;
 use types::{AgentSessionId, Ids as _, RandomIds};
+use types::{Evidence, EvidenceVerdict};
 
 use super::{DAY, Given, Run, World, gone};
 use crate::sandbox::{CODEMIE, Sandbox, output_of};

@@ -3,7 +3,7 @@
 use super::{Run, World, assert_left_by, assert_restored};
 use crate::sandbox::CODEMIE;
 use crate::support::pty::{Start, Terminal};
-use codemie::meter::title::Title;
+use agents::meter::title::Title;
 use os::clock::{Clock, SystemClock};
 use types::Timestamp;
 

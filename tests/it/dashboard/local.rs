@@ -9,9 +9,9 @@ use std::process::{Child, ChildStdout, Command, Stdio};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
+use agents::meter::title::{Title, TitleSource};
 use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, Outbox, router};
 use backend::sqlite::Sqlite;
-use codemie::meter::title::{Title, TitleSource};
 use os::clock::SystemClock;
 use serde_json::Value;
 use tokio::net::TcpListener;

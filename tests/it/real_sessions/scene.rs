@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use codemie::session;
 use codemie::session::record::record;
 use codemie::store::{Filter, Sort, Store};
-use types::Evidence;
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use os::clock::{Clock, SystemClock};
 use os::file::create_private;
 use os::home::Home;
+use types::Evidence;
 use types::SessionRecord;
 use types::Status;
 

@@ -7,9 +7,9 @@ use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use codemie::agent::live::{PublishedStatus, Shown};
+use agents::live::{PublishedStatus, Shown};
+use agents::registry;
 use codemie::live::{Sources, Turns, decide};
-use codemie::registry;
 use os::clock::{Clock, SystemClock};
 use pty::process::SystemProcesses;
 use serde_json::{Value, json};

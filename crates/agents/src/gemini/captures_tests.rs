@@ -1,0 +1,151 @@
+//! Every recording against the truth of the API that answered: read whole, in random pieces, twice, by two readers, with a
+//! restart between any two batches.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::files;
+use super::lines::GeminiLines;
+use crate::meter::form::{Followed, Opened};
+use crate::meter::line::Lines;
+use crate::recordings::{
+    Counted, besides_usage, count_all, pieces_readers_and_restarts_change_nothing, read_whole, usage,
+};
+use types::Tokens;
+
+fn lines(state: Option<&str>) -> Box<dyn Lines + Send> {
+    Box::new(GeminiLines::new(state))
+}
+
+struct Case {
+    name: String,
+    truth: (u64, Tokens),
+    files: Vec<(String, Vec<u8>)>,
+}
+
+fn cases() -> Vec<Case> {
+    let cases = cases_in("tests/fixtures/gemini");
+    assert_eq!(cases.len(), 7);
+    cases
+}
+
+fn cases_in(folder: &str) -> Vec<Case> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let truths: Value = serde_json::from_slice(&fs::read(root.join("truth.json")).unwrap()).unwrap();
+    let case = |(name, truth): (&String, &Value)| {
+        let field = |name: &str| truth["main"]["usage"][name].as_u64().unwrap();
+        let tokens = Tokens {
+            input: field("input") - field("cached") + field("tool"),
+            output: field("output") + field("thoughts"),
+            cache_read: field("cached"),
+            reasoning: field("thoughts"),
+            ..Tokens::default()
+        };
+        let names = truth["session_files"].as_array().unwrap().iter().map(|file| file.as_str().unwrap());
+        let files =
+            names.map(|file| (file.to_owned(), fs::read(root.join(name).join(PathBuf::from(file))).unwrap()));
+        Case {
+            name: name.clone(),
+            truth: (truth["main"]["calls"].as_u64().unwrap(), tokens),
+            files: files.collect(),
+        }
+    };
+    truths.as_object().unwrap().iter().map(case).collect()
+}
+
+#[test]
+fn totals_equal_the_truth_per_case() {
+    for case in cases() {
+        for usage_only in [false, true] {
+            let mut all = Counted::new();
+            // Twice, and backwards: a key counts once.
+            for (path, data) in case.files.iter().chain(case.files.iter().rev()) {
+                let lines = if usage_only { GeminiLines::usage_only(None) } else { GeminiLines::new(None) };
+                let mut one = Counted::new();
+                assert_eq!(read_whole(data, Box::new(lines), &mut one), 0, "{path}");
+                count_all(&mut all, one.into_values());
+            }
+            assert_eq!(usage(&all), case.truth, "{}", case.name);
+        }
+    }
+}
+
+#[test]
+fn random_pieces_two_readers_and_restarts_change_nothing() {
+    for case in cases() {
+        pieces_readers_and_restarts_change_nothing(&case.name, &case.files, lines);
+    }
+}
+
+#[test]
+fn prompts_tools_and_errors_of_the_recordings_are_counted() {
+    // prompts, tool calls, tool errors, lines added, lines removed, API errors: read off the recordings by hand.
+    let expected: BTreeMap<&str, [u64; 6]> = BTreeMap::from([
+        ("api-error", [7, 0, 0, 0, 0, 3]),
+        ("clear", [3, 0, 0, 0, 0, 0]),
+        ("compress", [4, 1, 0, 0, 0, 0]),
+        ("plain", [2, 0, 0, 0, 0, 0]),
+        ("resume", [4, 1, 0, 0, 0, 0]),
+        ("subagent", [1, 2, 0, 0, 0, 0]),
+        ("tools", [7, 10, 1, 5, 1, 0]),
+    ]);
+    for case in cases() {
+        let mut counted = Counted::new();
+        for (_, data) in &case.files {
+            read_whole(data, lines(None), &mut counted);
+        }
+        assert_eq!(besides_usage(&counted), expected[case.name.as_str()], "{}", case.name);
+    }
+}
+
+#[test]
+fn records_of_a_sub_agent_are_marked() {
+    for case in cases() {
+        for (path, data) in &case.files {
+            let mut counted = Counted::new();
+            read_whole(data, lines(None), &mut counted);
+            let subagent = path.split_once('/').and_then(|(_, name)| name.strip_suffix(".jsonl"));
+            assert!(counted.values().all(|record| record.subagent.as_deref() == subagent), "{path}");
+        }
+    }
+}
+
+/// 0.20.2 and 0.30.1, whose conversations are documents; read as they grow, message by message.
+#[test]
+fn recordings_of_older_versions_count_each_call_once() {
+    let cases = cases_in("tests/fixtures/gemini-older");
+    assert_eq!(cases.len(), 2);
+    for case in cases {
+        for usage_only in [false, true] {
+            let mut counted = Counted::new();
+            for (path, data) in &case.files {
+                let whole: Value = serde_json::from_slice(data).unwrap();
+                let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
+                let lines = if usage_only { GeminiLines::usage_only(None) } else { GeminiLines::new(None) };
+                let mut followed = Followed::new(files::form(file.path()), None, lines);
+                let messages = whole["messages"].as_array().unwrap();
+                for known in 1..=messages.len() {
+                    let messages = serde_json::to_string_pretty(&messages[..known]).unwrap();
+                    let grown = format!(
+                        "{{\n  \"sessionId\": {},\n  \"messages\": {messages},\n  \"summary\": \"x\"\n}}",
+                        whole["sessionId"]
+                    );
+                    fs::write(file.path(), grown).unwrap();
+                    let batch = followed.next(&Opened::File(file.reopen().unwrap())).unwrap().unwrap();
+                    assert_eq!(batch.unreadable, 0, "{path}");
+                    assert_eq!(
+                        batch.harvest.facts.session.map(|id| id.0).as_deref(),
+                        whole["sessionId"].as_str()
+                    );
+                    count_all(&mut counted, batch.harvest.records);
+                }
+            }
+            assert_eq!(usage(&counted), case.truth, "{}", case.name);
+            let besides = if usage_only { [0; 6] } else { [4, 1, 0, 0, 0, 0] };
+            assert_eq!(besides_usage(&counted), besides, "{}", case.name);
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! The agents: the only room that knows one from another.
+//!
+//! An agent is one file (or folder) that implements [`Agent`], in its five parts: [`Launch`], [`ConversationFiles`],
+//! [`Follow`], [`Live`] and [`Proxied`]. `registry` lists them.
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests open what they made; the build without them is checked"
+    )
+)]
+
+mod args;
+pub mod claude;
+pub mod codex;
+pub mod correlate;
+pub mod demo;
+pub mod dialog;
+mod files;
+pub mod gemini;
+pub mod invocation;
+mod launch;
+pub mod live;
+#[cfg(test)]
+mod live_fixtures;
+mod loose;
+pub mod meter;
+mod neighbours;
+mod own_settings;
+mod package;
+#[cfg(any(test, feature = "testing"))]
+pub mod process_table;
+pub mod proxied;
+mod read_stamps;
+#[cfg(test)]
+mod recordings;
+pub mod registry;
+mod repeats;
+#[cfg(any(test, feature = "testing"))]
+pub mod scribe;
+mod tool_text;
+mod trail;
+pub mod transcript;
+mod writers;
+
+use std::ffi::OsString;
+use std::fmt::Debug;
+
+pub use files::{ConversationFiles, FileOwner, Foreign, SessionFile, SessionFiles};
+pub use invocation::{Conversation, Invocation, InvocationKind};
+pub use launch::{Injection, Launch, Remark};
+pub use live::Live;
+pub use proxied::{CallIdentity, Proxied, ProxyLead, ProxyRoute, ProxyStart, VendorApi};
+pub use repeats::Repeats;
+pub use trail::{Follow, Seen, Trail};
+
+/// Looks up an environment variable.
+pub type Var<'a> = &'a dyn Fn(&str) -> Option<OsString>;
+
+/// One coding agent: how it is launched, where its conversations are, and how a run of it is followed.
+pub trait Agent: Launch + ConversationFiles + Follow + Live + Proxied + Debug + Sync {
+    /// The name it is called by, on the command line and in records.
+    fn name(&self) -> &'static str;
+
+    /// What its vendor calls it.
+    fn product(&self) -> &'static str;
+
+    /// Who serves its models, as OpenTelemetry's conventions spell it (`gen_ai.provider.name`).
+    fn provider(&self) -> Option<&'static str> {
+        None
+    }
+}
