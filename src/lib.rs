@@ -10,7 +10,6 @@
 pub mod budget;
 pub mod cli;
 pub mod cmd;
-pub mod config;
 pub mod demo;
 pub mod doctor;
 pub mod failure;

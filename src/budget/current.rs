@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use super::Budget;
-use crate::config::{Config, Notify, RunawayLimits};
+use config::{Config, Notify, RunawayLimits};
 use os::file::Stamp;
 use os::home::Home;
 use pricing::PriceList;

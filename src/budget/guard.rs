@@ -271,8 +271,8 @@ fn subject(tx: &Tx<'_>, asked: &AskedCall<'_>) -> Result<Option<Subject>, store:
 mod tests {
     use super::*;
     use crate::budget::{Only, Per, Which, Window};
-    use crate::config::budget::Kind;
     use crate::store::Spent;
+    use config::budget::Kind;
 
     const DOLLAR: i64 = 1_000_000_000_000;
 

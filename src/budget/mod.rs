@@ -21,7 +21,7 @@ mod window;
 #[cfg(test)]
 mod tests;
 
-pub use crate::config::budget::{Budget, Kind, Only, Per, Which};
+pub use config::budget::{Budget, Kind, Only, Per, Which};
 pub use current::CurrentBudgets;
 pub use gate::{BudgetGate, Caller, CallerOf};
 pub use guard::{Admission, AskedCall, Guard, Refused};

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use crate::config::budget::{Kind, Only, Per, Which, dollars};
+use config::budget::{Kind, Only, Per, Which, dollars};
 use types::PicoDollars;
 
 #[derive(Debug, Args)]

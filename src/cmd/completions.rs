@@ -9,8 +9,8 @@ use std::process::ExitCode;
 use clap_complete::Shell;
 
 use crate::cli::{self, Completable, Complete, Completions};
-use crate::config::keys::KEYS;
 use crate::store::{Filter, Labelled, Store};
+use config::keys::KEYS;
 use format::text::{clean, shorten};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;

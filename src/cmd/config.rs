@@ -9,13 +9,13 @@ use unicode_width::UnicodeWidthStr;
 
 use super::budget::refuse_inside_a_run;
 use crate::cli::{Config, ConfigAction};
-use crate::config::keys::{self, KEYS};
-use crate::config::{Settings, Source, edit};
 use crate::failure::shown;
 use crate::forward;
 use crate::launch::receivers;
 use crate::report::open::send_leftovers;
 use crate::store::Store;
+use config::keys::{self, KEYS};
+use config::{Settings, Source, edit};
 use format::counted;
 use format::output::table::padded;
 use format::output::wrap::{hanging, wrap};

@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::Prices;
-use crate::config::prices::price_list;
 use crate::report::open::open_existing;
 use crate::store::OwnPriceUse;
+use config::prices::price_list;
 use format::counted;
 use format::output::table::{Cell, Column, Table};
 use format::output::{Colour, Style, json};

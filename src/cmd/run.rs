@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::damage;
 use crate::cli::RunOptions;
-use crate::config::{Config, HostConfig};
 use crate::forward::Sinks;
 use crate::host;
 use crate::launch::{
@@ -18,6 +17,7 @@ use crate::live::events::Cursor;
 use crate::remote::protocol::Size;
 use crate::store::Store;
 use closing::Added;
+use config::{Config, HostConfig};
 use format::output::Style;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;

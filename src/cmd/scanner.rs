@@ -1,9 +1,9 @@
 //! A scan of all agents' files, as commands ask for one.
 
-use crate::config::prices::price_list;
 use crate::progress::Bar;
 use crate::scan::{Days, Progress, Scanner};
 use agents::registry;
+use config::prices::price_list;
 use os::home::{Home, own_var};
 
 /// Hands a scanner to `read`, with the prices and days of this machine. `visible`: a bar shows how far it is, on a terminal.

@@ -7,11 +7,11 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cli::Statusline;
-use crate::config::Config;
 use crate::report::statusline::{AgentStatus, StatusLine};
 use crate::store::Store;
 use agents::Agent;
 use agents::claude::Claude;
+use config::Config;
 use format::shell;
 use format::text::clean;
 use os::clock::{Clock, SystemClock};

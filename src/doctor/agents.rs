@@ -9,7 +9,6 @@ use std::process::Command;
 use super::probe::{Answer, ask};
 use super::shells::{self, Meaning, Mode, ShellAnswer};
 use super::{Examined, Finding, Level, Patient};
-use crate::config::Config;
 use crate::launch::{Origin, detour};
 use crate::shim::files::{DiskFiles, Files};
 use crate::shim::install::{ShimState, Shims};
@@ -18,6 +17,7 @@ use crate::shim::status::Reach;
 use crate::shim::{depth, override_variable};
 use crate::track::version;
 use agents::Agent;
+use config::Config;
 use format::shell;
 use os::home::{Home, own_var};
 

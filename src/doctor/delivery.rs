@@ -5,9 +5,9 @@ use std::time::Duration;
 use reqwest::Url;
 
 use super::{Finding, Level, Patient};
-use crate::config::{Config, Delivery, Settings, Source};
 use crate::forward::{CODEMIE_V1, NATIVE, Sinks, ask_all, local_token};
 use crate::store::{Error, SinkCount, SinkRow, Store};
+use config::{Config, Delivery, Settings, Source};
 use format::counted;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};

@@ -7,9 +7,9 @@ use std::path::Path;
 use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 
 use super::{Finding, Patient};
-use crate::config::{Config, Settings};
 use crate::shim::files::DiskFiles;
 use crate::shim::resolve::{PathKind, Query};
+use config::{Config, Settings};
 use format::shell;
 use os::home::{Home, own_var};
 

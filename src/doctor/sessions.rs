@@ -2,10 +2,10 @@
 
 use super::hosts::unknown_hosts;
 use super::{Finding, Patient};
-use crate::config::Config;
 use crate::report::budget;
 use crate::store::{Error, Filter, Show, Store};
 use agents::registry;
+use config::Config;
 use format::counted;
 use format::shell;
 use os::clock::{Clock, SystemClock};

@@ -8,8 +8,8 @@ use super::identity::Identity;
 use super::native::{Credential, NATIVE, Native};
 use super::otlp::{OTLP, Otlp};
 use super::sink::Sink;
-use crate::config::delivery::{Backend, Delivery, Secret};
 use crate::store::{Error, Fingerprint, Store};
+use config::delivery::{Backend, Delivery, Secret};
 use os::home::Home;
 use types::hex::hex;
 

@@ -12,7 +12,7 @@ use reqwest::{Certificate, Client, Url};
 
 use super::answer::Answer;
 use super::backoff;
-use crate::config::delivery::Secret;
+use config::delivery::Secret;
 use os::file::read_at_most;
 use types::Timestamp;
 

@@ -5,8 +5,8 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::config::delivery::User;
 use crate::store::{Error, Store};
+use config::delivery::User;
 use os::file::text_at_most;
 use types::hex::hex;
 

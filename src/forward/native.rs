@@ -9,8 +9,8 @@ use super::answer::{self, Answer, Verdict};
 use super::http::{Encoding, Request, is_loopback, join};
 use super::identity::Identity;
 use super::sink::Sink;
-use crate::config::delivery::Secret;
 use crate::store::{Error, Outgoing, View};
+use config::delivery::Secret;
 use os::file::text_at_most;
 use os::home::Home;
 

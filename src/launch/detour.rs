@@ -3,10 +3,10 @@
 use std::ffi::OsString;
 
 use super::{LaunchTarget, Origin};
-use crate::config::Config;
 use crate::proxy::settings::{RouteAuth, new_secret, own_authorities, route_auth};
 use crate::proxy::{Companion, ProxySettings, RouteSettings, listeners};
 use agents::{Agent, ProxyLead, ProxyRoute, ProxyStart};
+use config::Config;
 use os::home::Home;
 use pty::process::SystemProcesses;
 use types::{Ids, RunId, SessionId};

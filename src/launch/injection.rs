@@ -3,8 +3,8 @@
 use std::ffi::OsString;
 
 use super::detour::Detour;
-use crate::config::AgentConfig;
 use agents::{Agent, Invocation, Var};
+use config::AgentConfig;
 use types::{AgentSessionId, Ids};
 
 /// Set by codemie for its own next image, across an exec: the agent refused the id it was given, so it gets none this time.

@@ -1,8 +1,8 @@
 //! The settings in force, as the environment and `config.toml` have them.
 
-use crate::config::Config;
 use crate::forward::Sinks;
 use agents::registry;
+use config::Config;
 use os::home::Home;
 
 use super::Origin;

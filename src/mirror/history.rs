@@ -16,7 +16,6 @@ use tokio::runtime::Handle;
 
 use super::titles::UnwrappedTitles;
 use super::{BATCH, Error, LocalMirror};
-use crate::config::prices::price_list;
 use crate::forward::foreign::{life, session_id};
 use crate::launch::Origin;
 use crate::scan::{Days, ForeignSession, ForeignSessions, Scanner};
@@ -24,6 +23,7 @@ use agents::registry;
 use backend::dashboard::{History, HistoryState};
 use backend::sqlite::Sqlite;
 use backend::storage::Reader;
+use config::prices::price_list;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
 

@@ -4,9 +4,9 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use super::settings::{ProxySettings, RouteAuth, RouteSettings, new_secret, own_authorities, route_auth};
-use crate::config::Config;
 use agents::VendorApi;
 use agents::registry;
+use config::Config;
 use os::file::{create_private, text_at_most};
 use os::home::{Home, own_var};
 use types::Ids;

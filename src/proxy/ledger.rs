@@ -14,7 +14,6 @@ use relay::{Call, CallEnd, Observer, Peer, Transport};
 
 use super::served::{NamelessRuns, SOON, ServedSessions, counted_under};
 use super::settings::{ProxySettings, RouteSettings};
-use crate::config::Config;
 use crate::forward;
 use crate::session::journal::{self, CallJournal};
 use crate::session::proxied::{self, Fate};
@@ -25,6 +24,7 @@ use agents::meter::quota::QuotaReport;
 use agents::meter::record::{ApiError, Usage};
 use agents::registry;
 use agents::{Agent, CallIdentity, Repeats};
+use config::Config;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
 use pty::process::{Processes, SystemProcesses};

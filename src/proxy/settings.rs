@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use crate::config::proxy::{AgentProxy, AuthSource, header_of};
+use config::proxy::{AgentProxy, AuthSource, header_of};
 use os::home::Home;
 use types::{Ids, RunId};
 
@@ -153,7 +153,7 @@ pub fn route_auth(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::delivery::Secret;
+    use config::delivery::Secret;
     use types::RandomIds;
 
     fn settings() -> ProxySettings {

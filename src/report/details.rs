@@ -10,11 +10,11 @@ use super::bill::Bill;
 use super::list::RunawayRecord;
 use super::question::Question;
 use super::quota::{QuotaUse, quota_uses};
-use crate::config::RunawayLimits;
 use crate::session::record::record;
 use crate::session::runaway::{Runaway, runaway_of};
 use crate::store::{self, SessionRow, View};
 use agents::Foreign;
+use config::RunawayLimits;
 use types::LIMIT_EVIDENCE;
 use types::{EndReason, PicoDollars, SessionId, SessionRecord, Timestamp};
 

@@ -11,10 +11,10 @@ use serde::Serialize;
 use super::budget::Marks;
 use super::state::{Asked, RunningSession};
 use crate::budget::{Budget, Standing};
-use crate::config::RunawayLimits;
 use crate::session::record::{open_time, records};
 use crate::session::runaway::{Runaway, runaway_of};
 use crate::store::{self, Filter, ListedSession, Sort, Store, View};
+use config::RunawayLimits;
 use types::{LiveState, SessionRecord, Status, Timestamp};
 
 /// The first sessions that match, and how many more there are.

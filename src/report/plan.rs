@@ -4,8 +4,8 @@ use jiff::tz::TimeZone;
 
 use super::usage::UsageRow;
 use crate::budget::Window;
-use crate::config::budget::Per;
 use crate::store::Span;
+use config::budget::Per;
 use types::{PicoDollars, Timestamp};
 
 /// One agent's month.

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use crate::config::RunawayLimits;
 use crate::store::{self, Step, StepKind, Tx, View};
+use config::RunawayLimits;
 use types::{PicoDollars, SessionId, Timestamp};
 
 /// Enough for the longest of the signs: a hundred thousand tokens are read in some dozens of calls.

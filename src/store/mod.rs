@@ -59,8 +59,8 @@ use std::path::{Path, PathBuf};
 use pricing::PriceList;
 use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
 
-use crate::config::prices::price_list;
 use agents::meter::record::Record;
+use config::prices::price_list;
 use os::home::Home;
 use types::Timestamp;
 

@@ -11,10 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::config::Notify;
 use crate::live::events::EventLog;
 use crate::live::{UnhostedSession, UnhostedWatch};
 use crate::store::Surroundings;
+use config::Notify;
 use os::home::own_var;
 use pty::process::SystemProcesses;
 use types::{LiveState, Moment, SessionId, Timestamp};

@@ -10,12 +10,12 @@ use pricing::PriceList;
 
 use super::exit_note;
 use super::follow::{Follower, News, read_title};
-use crate::config::prices::price_list;
 use crate::remote::address;
 use crate::session::{self, publish::publish};
 use crate::store::{self, Realm, RunRow, SessionRow, Store, View};
 use agents::Trail;
 use agents::registry;
+use config::prices::price_list;
 use os::clock::{Clock, SystemClock};
 use os::file::modified;
 use os::home::{Home, own_var};

@@ -13,7 +13,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::super::browser;
-use crate::config::delivery::{Secret, User};
 use crate::forward::http::Http;
 use crate::forward::{Credential, Identity, Native, post};
 use crate::store::{Outgoing, Store};
@@ -23,6 +22,7 @@ use backend::sqlite::Sqlite;
 use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash, new_key, new_secret};
 use backend::{self, Backend, Options};
+use config::delivery::{Secret, User};
 use os::clock::{Clock, SystemClock};
 use os::file::{read_at_most, text_at_most};
 use os::home::{Home, own_var};

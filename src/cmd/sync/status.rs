@@ -6,9 +6,9 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use crate::cmd::session_text::{Sheet, date};
-use crate::config::Delivery;
 use crate::forward::{Sinks, register};
 use crate::store::{Error, Fate, SinkCount, SinkRow, Store};
+use config::Delivery;
 use format::counted;
 use format::output::{Colour, Style, json};
 use format::text::clean;

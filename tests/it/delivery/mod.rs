@@ -15,9 +15,9 @@ mod surroundings;
 
 use std::sync::Arc;
 
-use codemie::config::Config;
 use codemie::forward::{Drain, Idle, Pace, Sinks, register};
 use codemie::store::{Fate, SinkRow, Store};
+use config::Config;
 use os::clock::SystemClock;
 
 use crate::commands::World;
