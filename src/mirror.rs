@@ -262,7 +262,7 @@ mod tests {
     use crate::session::lifecycle::{self, ConversationStart, RunStart, Transition};
     use crate::session::prune::prune;
     use crate::session::state::{Ending, Exit};
-    use crate::session::tests::{World, binding};
+    use crate::session::testing::{World, binding};
     use backend::model::{Page, Session, SessionFilter};
     use types::SessionId;
     use types::Status;

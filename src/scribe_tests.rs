@@ -9,11 +9,10 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use crate::report::usage::{By, UsageQuery, UsageRow, tally};
 use crate::scan::{Days, Scanner};
 use crate::session::lifecycle;
 use crate::session::record::record;
-use crate::store::{Filter, Span, Store};
+use crate::store::{Filter, Store};
 use crate::track::{Plan, Tracker, recover, version};
 use agents::meter::form::{Checkpoint, Followed};
 use agents::meter::tail::Restart;
@@ -29,9 +28,11 @@ use pty::process::{Processes, SystemProcesses};
 use pty::{ProgramEnd, ProgramExit};
 use types::Pid;
 use types::SessionRecord;
+use types::Span;
 use types::{AgentSessionId, ProcessId, StartTime};
 use types::{EndReason, Status};
 use types::{Ids, RandomIds};
+use usage::{By, UsageQuery, UsageRow, tally};
 
 /// A run of the scribe: a process that does nothing, and the files it would have written.
 struct Stage {

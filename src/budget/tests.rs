@@ -16,7 +16,7 @@ use crate::session::absorb::take_records;
 use crate::session::lifecycle::{self, ConversationStart};
 use crate::session::prune::prune;
 use crate::session::state::{Ending, Exit};
-use crate::session::tests::{World, agent_session, binding, usage};
+use crate::session::testing::{World, agent_session, binding, usage};
 use crate::store::{Priced, Realm, Spent, Store};
 use os::home::Home;
 
@@ -139,10 +139,8 @@ fn budgets_count_what_usage_counts() {
 
     // The same as `usage` says, before and after a session was pruned.
     let by_usage = |world: &mut World| {
-        let rows = world
-            .store
-            .read(|view| crate::report::usage::rows_of(view, crate::report::usage::By::Agent, None))
-            .unwrap();
+        let rows =
+            world.store.read(|view| crate::session::testing::rows_of(view, usage::By::Agent, None)).unwrap();
         rows.iter().map(|row| row.cost.0).sum::<i64>()
     };
     assert_eq!(by_usage(&mut world), 15 * TOKEN);

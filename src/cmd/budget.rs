@@ -352,7 +352,7 @@ mod tests {
     use crate::budget::{Kind, Only};
     use crate::session::absorb::take_records;
     use crate::session::lifecycle::{self, ConversationStart};
-    use crate::session::tests::{World, binding, usage};
+    use crate::session::testing::{World, binding, usage};
 
     const DOLLAR: i64 = 1_000_000_000_000;
 

@@ -5,8 +5,9 @@ use std::process::ExitCode;
 
 use super::session_text::{cost, number};
 use crate::report::open::open_existing;
-use crate::report::usage::{UsageRow, uncommitted};
+use crate::report::usage::uncommitted;
 use os::home::Home;
+use usage::UsageRow;
 
 /// Prints nothing where nothing was spent, and never keeps a commit from being made.
 pub fn run(home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {

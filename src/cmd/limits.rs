@@ -12,15 +12,16 @@ use crate::launch::{Origin, settings};
 use crate::report::limits::{COMPUTED, Limit, LimitWindow, limits, needed_since};
 use crate::report::open::open_existing;
 use crate::report::plan::{PlanWorth, month};
-use crate::report::usage::{By, UsageQuery, tally};
-use crate::store::{Span, View};
+use crate::store::View;
 use format::output::table::{Cell, Column, Table};
 use format::output::{Colour, Style, json};
 use format::text::clean;
 use os::calendar::LocalClock;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use types::Span;
 use types::{PicoDollars, Timestamp};
+use usage::{By, UsageQuery, tally};
 
 pub fn run(args: &Limits, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, zone) = (SystemClock.now(), os::zone::local());

@@ -167,7 +167,7 @@ mod tests {
     #[test]
     fn hostile_names_are_drawn_harmlessly() {
         use crate::session::lifecycle::ConversationStart;
-        let mut world = crate::session::tests::World::new();
+        let mut world = crate::session::testing::World::new();
         let (_, started) = world.start(ConversationStart::Fresh);
         let row = world.session(started.session);
         crate::cmd::hostile::draw_everywhere(|text, style| {

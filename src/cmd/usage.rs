@@ -13,14 +13,16 @@ use crate::failure::shown;
 use crate::launch::{Origin, settings};
 use crate::report::open::open_existing;
 use crate::report::plan::{PlanWorth, month};
-use crate::report::usage::{By, Order, UsageFilter, UsageQuery, UsageReport, commits_named};
-use crate::store::{Span, View};
+use crate::report::usage::{UsageReport, commits_named};
+use crate::store::View;
 use drawing::{Drawing, Moments};
 use format::output::{Style, json};
 use format::text::shorten;
 use os::calendar::LocalClock;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use types::Span;
+use usage::{By, Order, UsageFilter, UsageQuery};
 
 pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let commits = args.commit.as_deref().map(commits).transpose()?;

@@ -81,7 +81,7 @@ fn finding(area: &str, pid: Option<Pid>, name: Option<&str>, socket: &Path) -> F
 mod tests {
     use super::*;
     use crate::session::lifecycle::ConversationStart;
-    use crate::session::tests::World;
+    use crate::session::testing::World;
     use os::clock::{Clock, SystemClock};
     use types::Ids;
 

@@ -145,10 +145,10 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    use crate::session::tests::usage;
-    use crate::store::CallSums;
+    use crate::session::testing::usage;
     use serde_json::json;
     use types::Timestamp;
+    use usage::CallSums;
 
     fn session(calls: i64) -> ForeignSession {
         ForeignSession {

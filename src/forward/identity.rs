@@ -83,7 +83,7 @@ fn name_of(passwd: &str, uid: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::tests::World;
+    use crate::session::testing::World;
 
     #[test]
     fn machine_hash_is_stable_and_depends_on_salt_and_id() {

@@ -66,7 +66,7 @@ fn has_ended(holder: &str, processes: &dyn Processes, here: &Realm) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::tests::World;
+    use crate::session::testing::World;
 
     #[test]
     fn holder_has_ended_when_its_process_is_gone_or_of_another_boot() {

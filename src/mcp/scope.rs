@@ -191,7 +191,7 @@ pub fn active_below(view: &View<'_>, top: i64) -> Result<u32, store::Error> {
 mod tests {
     use super::*;
     use crate::session::lifecycle::ConversationStart;
-    use crate::session::tests::World;
+    use crate::session::testing::World;
 
     #[test]
     fn scopes_hold_what_the_caller_started_what_lies_in_its_project_and_everything() {

@@ -272,8 +272,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
-    use crate::store::CallSums;
     use types::{AgentSessionId, Timestamp};
+    use usage::CallSums;
 
     fn conversation(name: &str, calls: i64, tokens: i64) -> ForeignSession {
         ForeignSession {

@@ -32,7 +32,7 @@ impl ContextFill {
 mod tests {
     use super::*;
     use crate::session::lifecycle::ConversationStart;
-    use crate::session::tests::{World, usage};
+    use crate::session::testing::{World, usage};
     use agents::meter::record::Fact;
 
     #[test]

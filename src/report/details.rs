@@ -9,7 +9,7 @@ use serde_json::json;
 use super::bill::Bill;
 use super::list::RunawayRecord;
 use super::question::Question;
-use super::quota::{QuotaUse, quota_uses};
+use crate::session::quota_use::{QuotaUse, quota_uses};
 use crate::session::record::record;
 use crate::session::runaway::{Runaway, runaway_of};
 use crate::store::{self, SessionRow, View};
@@ -254,7 +254,7 @@ mod tests {
     use super::*;
     use crate::session::absorb::{Batch, absorb};
     use crate::session::lifecycle::{self, ConversationStart};
-    use crate::session::tests::{World, binding, usage};
+    use crate::session::testing::{World, binding, usage};
     use crate::store::FileId;
     use types::RunId;
 

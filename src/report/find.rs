@@ -145,7 +145,7 @@ mod tests {
     #[test]
     fn each_failure_has_its_own_error() {
         use crate::session::lifecycle::ConversationStart;
-        use crate::session::tests::World;
+        use crate::session::testing::World;
 
         let mut world = World::new();
         for name in ["fix-auth", "docs"] {

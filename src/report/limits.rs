@@ -10,8 +10,9 @@ use std::collections::BTreeMap;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use crate::store::{CallSums, ReportedLimit, Spending};
+use crate::store::ReportedLimit;
 use types::{PicoDollars, Timestamp, spelled};
+use usage::{CallSums, Spending};
 
 const HOUR: i64 = 3_600_000;
 const QUARTER: i64 = HOUR / 4;
@@ -272,7 +273,7 @@ fn share(amount: i64, part: i64, of: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{Owner, Portion};
+    use usage::{Owner, Portion};
 
     fn at(text: &str) -> Timestamp {
         Timestamp::parse(text).unwrap_or_else(|| panic!("{text}"))

@@ -246,7 +246,7 @@ impl SessionLine {
 mod tests {
     use super::*;
     use crate::session::lifecycle::ConversationStart;
-    use crate::session::tests::World;
+    use crate::session::testing::World;
 
     #[test]
     fn the_newest_are_listed_and_the_others_counted() {

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
     use crate::session::lifecycle::{self, ConversationStart, Transition};
     use crate::session::state::{Ending, Exit};
-    use crate::session::tests::World;
+    use crate::session::testing::World;
     use types::{RandomIds, Timestamp, TransitionKind};
 
     #[test]

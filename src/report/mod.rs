@@ -18,7 +18,6 @@ pub mod live_target;
 pub mod open;
 pub mod plan;
 pub mod question;
-pub mod quota;
 pub mod search;
 pub mod state;
 pub mod statusline;

@@ -127,7 +127,7 @@ mod tests {
     #[test]
     fn a_locked_store_is_read_without_waiting_for_its_writer() {
         use crate::session::lifecycle::ConversationStart;
-        use crate::session::tests::World;
+        use crate::session::testing::World;
         let mut world = World::new();
         let (_, vanished) = world.start(ConversationStart::Fresh);
         let writer = world.another();

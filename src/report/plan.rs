@@ -2,11 +2,11 @@
 
 use jiff::tz::TimeZone;
 
-use super::usage::UsageRow;
 use crate::budget::Window;
-use crate::store::Span;
 use config::budget::Per;
+use types::Span;
 use types::{PicoDollars, Timestamp};
+use usage::UsageRow;
 
 /// One agent's month.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -383,7 +383,7 @@ mod tests {
     #[test]
     fn a_session_and_its_chain_over_clears() {
         use crate::session::lifecycle::ConversationStart;
-        use crate::session::tests::{World, agent_session, usage};
+        use crate::session::testing::{World, agent_session, usage};
         use types::TransitionKind;
 
         let mut world = World::new();
@@ -434,7 +434,7 @@ mod tests {
     #[test]
     fn a_call_of_the_future_begins_no_window_of_now() {
         use crate::session::lifecycle::ConversationStart;
-        use crate::session::tests::{World, usage};
+        use crate::session::testing::{World, usage};
 
         let mut world = World::new();
         let (_, started) = world.start(ConversationStart::Fresh);
@@ -459,7 +459,7 @@ mod tests {
     fn an_unknown_session_shows_only_budgets_that_apply_to_it() {
         use crate::budget::{Kind, Only, Per, Which};
         use crate::session::lifecycle::ConversationStart;
-        use crate::session::tests::{World, agent_session, usage};
+        use crate::session::testing::{World, agent_session, usage};
 
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("elsewhere");
@@ -506,7 +506,7 @@ mod tests {
 
     #[test]
     fn nothing_that_is_asked_goes_through_a_whole_table() {
-        use crate::session::tests::World;
+        use crate::session::testing::World;
         let world = World::new();
         for sql in crate::store::chain_queries() {
             let mut plan = world.store.sql().prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();

@@ -180,7 +180,7 @@ mod tests {
     use super::*;
     use crate::session::lifecycle::{ConversationStart, Transition, transition};
     use crate::session::state::Exit;
-    use crate::session::tests::{World, binding};
+    use crate::session::testing::{World, binding};
     use types::TransitionKind;
 
     #[test]

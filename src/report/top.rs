@@ -185,7 +185,7 @@ mod tests {
     use crate::launch::Origin;
     use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::state::{Ending, Exit};
-    use crate::session::tests::World;
+    use crate::session::testing::World;
     use os::home::Home;
 
     #[test]

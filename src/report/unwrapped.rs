@@ -147,8 +147,9 @@ pub fn record(session: &ForeignSession) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::{CallSums, StatusFilter};
+    use crate::store::StatusFilter;
     use types::{PicoDollars, Timestamp};
+    use usage::CallSums;
 
     fn session() -> ForeignSession {
         ForeignSession {

@@ -449,7 +449,7 @@ mod tests {
     use crate::remote::protocol::Welcome;
     use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::state::{Ending, Exit};
-    use crate::session::tests::World;
+    use crate::session::testing::World;
     use crate::store::Realm;
     use types::{Activity, Pid, RunId};
 

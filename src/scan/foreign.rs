@@ -13,9 +13,11 @@ use super::run::SortedRun;
 use super::strings::StringId;
 use super::{Error, Scanned, Scanner, readers};
 
-use crate::store::{CallSums, Priced, Span, View};
+use crate::store::{Priced, View};
 use agents::meter::record::{Fact, Record, Usage};
 use types::AgentSessionId;
+use types::Span;
+use usage::CallSums;
 
 /// Calls handed out from one pass over all of them. Why 50,000: some ten megabytes, and a gigabyte of sessions needs eight
 /// passes.

@@ -293,8 +293,8 @@ impl FileFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::CallSums;
     use types::{PicoDollars, Timestamp};
+    use usage::CallSums;
 
     fn index() -> Index {
         let mut strings = StringTable::default();

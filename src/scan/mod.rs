@@ -52,7 +52,7 @@ use os::file::create_private;
 use os::file::{open_private, open_regular};
 use types::Timestamp;
 
-use crate::store::{self, Span, Spending, View};
+use crate::store::{self, View};
 use agents::meter::tail::Position;
 use call::{Call, FileNo, Sighting};
 pub use days::Days;
@@ -67,6 +67,8 @@ use run::{Reader, SortedRun, Writer};
 use strings::StringId;
 use sums::DailySum;
 use tree::{ReadPlan, Tree};
+use types::Span;
+use usage::Spending;
 
 /// More threads would only wait for memory, and each has its buffers.
 const THREADS: usize = 4;

@@ -13,10 +13,11 @@ use super::index::{FileFacts, Index};
 use super::merge::Group;
 use super::strings::{StringId, StringTable};
 use super::sums::{DailySum, of_call};
-use crate::store::{CallSums, Owner, Portion, Span, Spending};
 use os::calendar::LocalClock;
 use pricing::{PriceList, Prices};
+use types::Span;
 use types::Timestamp;
+use usage::{CallSums, Owner, Portion, Spending};
 
 type SumKey = (StringId, StringId, StringId, i32);
 

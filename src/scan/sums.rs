@@ -3,8 +3,8 @@
 use super::bytes::{Bytes, put, put_signed};
 use super::call::Sighting;
 use super::strings::StringId;
-use crate::store::CallSums;
 use types::{PicoDollars, Timestamp};
+use usage::CallSums;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct DailySum {

@@ -93,7 +93,7 @@ fn with_predecessors(view: &View<'_>, session: &SessionRow) -> Result<HashSet<Se
 mod tests {
     use super::*;
     use crate::session::lifecycle::{self, ConversationStart, Transition};
-    use crate::session::tests::World;
+    use crate::session::testing::World;
     use types::{RandomIds, Timestamp, TransitionKind};
 
     /// Whether the run `by` is refused the choice for what `target` is in now.

@@ -136,7 +136,7 @@ fn folder(home: &Home) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::super::lifecycle::ConversationStart;
-    use super::super::tests::World;
+    use super::super::testing::World;
     use super::super::tests::proxied::call;
     use super::*;
 

@@ -104,7 +104,7 @@ impl Lineage {
 mod tests {
     use super::*;
     use crate::session::lifecycle::ConversationStart;
-    use crate::session::tests::World;
+    use crate::session::testing::World;
     use types::StartTime;
 
     /// Pid, parent, start time, session leader, the first word of its command.

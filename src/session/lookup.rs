@@ -128,7 +128,7 @@ fn candidate_of_foreign(foreign: &Foreign) -> Candidate {
 #[cfg(test)]
 mod tests {
     use super::super::lifecycle::ConversationStart;
-    use super::super::tests::World;
+    use super::super::testing::World;
     use super::*;
     use types::{Ids, SessionId};
 

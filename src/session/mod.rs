@@ -47,13 +47,16 @@ pub mod proxied;
 pub mod prune;
 pub mod publish;
 pub mod quota;
+pub mod quota_use;
 pub mod record;
 pub mod recover;
 pub mod runaway;
 pub mod state;
 
+#[cfg(any(test, feature = "testing"))]
+pub(crate) mod testing;
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use types::{RunId, SessionId};
 

@@ -81,7 +81,7 @@ mod tests {
 
     use super::super::lifecycle::{ConversationStart, Transition, transition};
     use super::super::state::{Exit, Phase};
-    use super::super::tests::{World, binding, realm};
+    use super::super::testing::{World, binding, realm};
     use super::*;
     use types::TransitionKind;
     use types::{EndReason, Status};
@@ -257,7 +257,7 @@ mod tests {
         let mut world = World::new();
         let (_, started) = world.start(ConversationStart::Fresh);
         world.bind(started.session, "a").unwrap();
-        world.start(ConversationStart::Named(super::super::tests::agent_session("a")));
+        world.start(ConversationStart::Named(super::super::testing::agent_session("a")));
         let now = world.now;
         let ended = recover(&mut world.store, &Table::default(), &realm(), now, |_| None, |_, _, _| Ok(None))
             .unwrap();

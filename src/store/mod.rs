@@ -47,9 +47,9 @@ mod schema;
 mod session;
 mod sink;
 mod spelling;
+mod spending;
 mod steps;
 mod total;
-mod usage;
 
 use std::cell::{OnceCell, RefCell};
 use std::collections::HashSet;
@@ -94,9 +94,6 @@ pub use session::{NewSession, SessionRow, Workspace};
 pub use sink::{SinkCount, SinkRow};
 pub use steps::{Step, StepKind, ToolRow};
 pub use types::PicoDollars;
-pub use usage::{
-    CallSums, CommitFacts, Owner, OwnerSession, Place, PlaceOf, Portion, Span, Spending, SpentCall,
-};
 
 /// An open database. One per thread.
 #[derive(Debug)]

@@ -239,7 +239,7 @@ mod tests {
     use serde_json::json;
 
     use crate::session::lifecycle::ConversationStart;
-    use crate::session::tests::{World, usage};
+    use crate::session::testing::{World, usage};
 
     #[test]
     fn an_event_carries_numbers_and_names_but_no_path() {

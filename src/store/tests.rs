@@ -12,7 +12,7 @@ use std::thread;
 
 use super::{Error, Store, schema};
 use crate::session::lifecycle::ConversationStart;
-use crate::session::tests::{World, check};
+use crate::session::testing::{World, check};
 use os::home::Home;
 use types::Timestamp;
 
@@ -208,7 +208,7 @@ fn a_checkpoint_shortens_the_log_and_loses_nothing() {
 #[test]
 fn sums_near_the_limit_are_exact_after_revisions() {
     use crate::session::absorb::{Batch, absorb};
-    use crate::session::tests::usage;
+    use crate::session::testing::usage;
     let mut world = World::new();
     let (_, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();
@@ -248,9 +248,10 @@ fn sums_near_the_limit_are_exact_after_revisions() {
 /// Whatever stands in the rows, it can be added up.
 #[test]
 fn absurd_numbers_do_not_keep_the_rest_from_being_told() {
-    use crate::report::usage::{By, rows_of};
     use crate::session::absorb::{Batch, absorb};
-    use crate::session::tests::usage;
+    use crate::session::testing::rows_of;
+    use crate::session::testing::usage;
+    use usage::By;
     let mut world = World::new();
     let (_, started) = world.start(ConversationStart::Fresh);
     world.bind(started.session, "a").unwrap();

@@ -10,7 +10,7 @@ use serde_json::Value;
 
 use super::{Follower, News};
 use crate::session::lifecycle::{self, Binding, ConversationStart};
-use crate::session::tests::World;
+use crate::session::testing::World;
 use crate::store::Store;
 use agents::Trail;
 use agents::claude::files::{ClaudeFiles, session_id};

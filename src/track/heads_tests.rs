@@ -5,13 +5,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use super::HeadLog;
-use crate::report::usage::{By, UsageQuery, UsageReport, commits_named, uncommitted};
+use crate::report::usage::{UsageReport, commits_named, uncommitted};
 use crate::session::lifecycle::ConversationStart;
-use crate::session::tests::{World, usage};
-use crate::store::Span;
+use crate::session::testing::{World, usage};
 use os::calendar::LocalClock;
 use os::clock::{Clock, SystemClock};
+use types::Span;
 use types::{PicoDollars, SessionId, Timestamp};
+use usage::{By, UsageQuery};
 
 /// When the tracker looks at HEAD besides the calls themselves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -236,7 +236,7 @@ mod tests {
         let mut killed = killed();
         recover(&mut killed.store, &killed.home).unwrap();
         assert_eq!(killed.recorded(), [(2, true), (1, true)]);
-        crate::session::tests::check(killed.store.sql());
+        crate::session::testing::check(killed.store.sql());
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
             recover(&mut killed.store, &killed.home).unwrap();
             assert_eq!(killed.recorded(), [(2, true), (2, true)]);
         }
-        crate::session::tests::check(killed.store.sql());
+        crate::session::testing::check(killed.store.sql());
     }
 
     #[test]

@@ -231,7 +231,7 @@ impl Scene {
 
     fn check(&self) {
         let store = Store::open(&self.home, self.clock.now().wall).unwrap();
-        crate::session::tests::check(store.sql());
+        crate::session::testing::check(store.sql());
     }
 }
 

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
     use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::state::{Ending, Exit};
-    use crate::session::tests::World;
+    use crate::session::testing::World;
     use types::{Pid, RunId};
 
     #[test]

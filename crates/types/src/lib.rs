@@ -13,6 +13,7 @@ pub mod money;
 pub mod plain;
 mod process;
 mod record;
+mod span;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod sums;
@@ -39,6 +40,7 @@ pub use live::{Activity, Delivery, LiveState, Moment, StateSource};
 pub use money::PicoDollars;
 pub use process::{Pid, ProcessId, StartTime};
 pub use record::{Correlation, SessionRecord, Sync, UsageSummary};
+pub use span::Span;
 pub use sums::Sums;
 pub use time::Timestamp;
 pub use tokens::{MAX_COUNT, Tokens};

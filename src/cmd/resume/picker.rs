@@ -357,7 +357,7 @@ mod tests {
     #[test]
     fn only_conversations_of_agents_that_people_start_are_offered() {
         use crate::session::lifecycle::{ConversationStart, RunStart};
-        use crate::session::tests::World;
+        use crate::session::testing::World;
         let mut world = World::new();
         for (agent, conversation, offered) in [
             ("claude", Some("a"), true),

@@ -248,7 +248,7 @@ mod tests {
     use crate::session::lifecycle::{self, ConversationStart};
     use crate::session::record::record;
     use crate::session::state::{Ending, Exit};
-    use crate::session::tests::{World, agent_session, binding, usage};
+    use crate::session::testing::{World, agent_session, binding, usage};
     use crate::store::FileId;
     use types::{RunId, SessionId};
 

@@ -5,7 +5,7 @@ use jiff::tz::TimeZone;
 use super::super::session_text::{Sheet, cost, date, number};
 use crate::report::bill::{Bill, BilledSum};
 use crate::report::details::SessionDetails;
-use crate::report::quota::QuotaUse;
+use crate::session::quota_use::QuotaUse;
 use format::output::table::{Column, Table};
 use types::Utilization;
 

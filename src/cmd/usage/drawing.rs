@@ -7,13 +7,14 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::cmd::session_text::{self, ShortIds, cost, costs, number};
 use crate::report::plan::PlanWorth;
-use crate::report::usage::{By, ForeignUsage, UsageReport, UsageRow};
+use crate::report::usage::{ForeignUsage, UsageReport};
 use format::output::table::{Cell, Column, Table};
 use format::output::tilde::at_home;
 use format::output::{Colour, Style};
 use format::text::clean;
 use pricing::unpriced;
 use types::Timestamp;
+use usage::{By, UsageRow};
 
 /// A row of what belongs to none.
 const NONE: &str = "(none)";

@@ -5,8 +5,9 @@ use jiff::tz::TimeZone;
 use super::drawing::quoted;
 use super::*;
 use crate::report::plan::PlanWorth;
-use crate::report::usage::{CommitLabel, ForeignUsage, SessionLabel, Tally, UsageRow};
+use crate::report::usage::ForeignUsage;
 use types::{PicoDollars, Timestamp};
+use usage::{CommitLabel, SessionLabel, Tally, UsageRow};
 
 fn row(key: &str, calls: i64, pico: i64, unpriced: &[&str]) -> UsageRow {
     UsageRow {

@@ -8,7 +8,7 @@ use prost::Message;
 
 use super::*;
 use crate::session::lifecycle::ConversationStart;
-use crate::session::tests::{World, usage};
+use crate::session::testing::{World, usage};
 
 fn otlp() -> Otlp {
     let endpoint = Url::parse("http://h:4318").unwrap();

@@ -7,9 +7,9 @@
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
-use crate::store::SpentCall;
 use os::project::head::{Move, MoveKind, Worktree, is_zero, places};
 use types::Timestamp;
+use usage::SpentCall;
 
 /// As many of the latest commits are looked up by their patches.
 const MOST_COMMITS: usize = 1000;
@@ -146,7 +146,7 @@ fn spent_on<'a>(moves: &'a [Move], call: &SpentCall<'_>) -> SpentOn<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Owner;
+    use usage::Owner;
 
     fn hash(letter: char) -> String {
         letter.to_string().repeat(40)

@@ -3,10 +3,7 @@
 //! Store and scan give sums by owner, model and quarter of an hour ([`Spending`]); [`tally`] makes the table of them.
 
 mod commits;
-mod filter;
 mod git;
-mod row;
-mod tally;
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::{Path, PathBuf};
@@ -14,18 +11,17 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::scan::Scanner;
-use crate::store::{self, CommitFacts, Filter, Place, Show, Span, Spending, SpentCall, View};
+use crate::store::{self, Filter, Show, View};
 use agents::Agent;
 use agents::demo::Demo;
 use commits::CommitFinder;
-pub use filter::UsageFilter;
 use os::calendar::LocalClock;
 use os::home::Home;
 use os::project::head;
-use row::Numbers;
-pub use row::{CommitLabel, SessionLabel, UsageRow};
-pub use tally::{By, Order, Tally, UsageQuery, tally};
+use types::Span;
 use types::Timestamp;
+use usage::{By, Numbers, Tally, UsageFilter, UsageQuery, UsageRow, tally};
+use usage::{CommitFacts, Place, Spending, SpentCall};
 
 /// Tokens and cost by row, and what could not be read.
 #[derive(Clone, Debug)]
@@ -272,18 +268,6 @@ pub struct UsageRecord<'a> {
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
 fn is_zero(number: &u64) -> bool {
     *number == 0
-}
-
-/// For tests: the rows of the store's sessions, days as UTC has them.
-#[cfg(test)]
-pub(crate) fn rows_of(
-    view: &View<'_>,
-    by: By,
-    since: Option<Timestamp>,
-) -> Result<Vec<UsageRow>, store::Error> {
-    let clock = LocalClock::of(jiff::tz::TimeZone::UTC);
-    let spending = view.spending(&clock, Span { since, until: None })?;
-    Ok(tally(&[spending], &UsageQuery::by(by)).rows)
 }
 
 #[cfg(test)]

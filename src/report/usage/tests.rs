@@ -2,9 +2,10 @@ use std::collections::BTreeMap;
 
 use super::*;
 use crate::session::lifecycle::{ConversationStart, bind};
-use crate::session::tests::{World, binding};
-use crate::store::{CallSums, Owner, OwnerSession, Place, Portion};
+use crate::session::testing::{World, binding};
 use types::{PicoDollars, RunId, Timestamp};
+use usage::Order;
+use usage::{CallSums, Owner, OwnerSession, Place, Portion};
 
 /// A source with one portion for each entry: owner, model, quarter, place, dollars.
 fn source(owners: Vec<Owner>, calls: &[(u32, &str, i32, Option<u32>, i64)]) -> Spending {

@@ -17,10 +17,10 @@ use std::path::{Path, PathBuf};
 use jiff::tz::TimeZone;
 
 use super::*;
-use crate::report::usage::{By, UsageQuery, UsageRow, tally};
 use agents::claude::Claude;
 use trees::Counts;
 use types::Timestamp;
+use usage::{By, UsageQuery, UsageRow, tally};
 
 pub(super) static AGENTS: [&dyn Agent; 1] = [&Claude];
 

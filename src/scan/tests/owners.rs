@@ -3,7 +3,7 @@
 use super::*;
 use crate::session::absorb::{Batch, absorb};
 use crate::session::lifecycle::{self, Binding, ConversationStart};
-use crate::session::tests::World;
+use crate::session::testing::World;
 use crate::store::{PicoDollars, Priced};
 use agents::meter::record::{Fact, Record, Usage};
 use os::file::FileId;

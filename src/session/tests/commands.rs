@@ -13,12 +13,13 @@ use super::super::record::{record, records};
 use super::super::state::{Ending, Exit};
 use super::super::{Error, labels};
 use super::{World, agent_session, usage};
-use crate::report::usage::{By, rows_of};
+use crate::session::testing::rows_of;
 use crate::store::{FileId, Filter, Priced, Show, StatusFilter};
 use agents::meter::record::Fact;
 use types::Timestamp;
 use types::{EndReason, Status};
 use types::{Pid, SessionId};
+use usage::By;
 
 impl World {
     fn publish(&mut self) -> usize {

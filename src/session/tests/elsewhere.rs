@@ -15,7 +15,7 @@ use super::super::publish::publish;
 use super::super::record::record;
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, usage};
-use crate::report::usage::{By, rows_of};
+use crate::session::testing::rows_of;
 use crate::store::{FileId, Filter, Show};
 use agents::meter::record::{Fact, Tool};
 use agents::meter::title::Title;
@@ -23,6 +23,7 @@ use types::SessionId;
 use types::SessionRecord;
 use types::Timestamp;
 use types::ToolKind;
+use usage::By;
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/old-stores").join(name)

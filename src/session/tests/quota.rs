@@ -4,7 +4,7 @@ use super::super::lifecycle::ConversationStart;
 use super::super::quota::{take, take_read, take_unowned};
 use super::super::state::Exit;
 use super::{World, usage};
-use crate::report::quota::quota_uses;
+use crate::session::quota_use::quota_uses;
 use agents::meter::quota::QuotaReport;
 use serde_json::json;
 use types::event::Source;

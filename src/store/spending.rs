@@ -1,4 +1,4 @@
-//! What calls used and cost, added up finely enough that every table of `usage` is made of it.
+//! The calls in the store, added up as every table of `usage` needs them.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -8,165 +8,8 @@ use rusqlite::{Row, params};
 use super::{Error, View};
 use agents::meter::record::LONGEST_KEY;
 use os::calendar::LocalClock;
-use types::{PicoDollars, Timestamp};
-
-/// From a moment up to another, which is not in it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Span {
-    pub since: Option<Timestamp>,
-    pub until: Option<Timestamp>,
-}
-
-impl Span {
-    pub fn since(at: Timestamp) -> Self {
-        Self { since: Some(at), until: None }
-    }
-
-    pub fn holds(&self, at: Timestamp) -> bool {
-        self.since.is_none_or(|since| at >= since) && self.until.is_none_or(|until| at < until)
-    }
-
-    pub fn is_everything(&self) -> bool {
-        *self == Self::default()
-    }
-}
-
-/// Calls, added up by owner, model, local quarter of an hour and place. The texts stand beside the numbers, once each.
-#[derive(Clone, Debug, Default)]
-pub struct Spending {
-    /// Also those that called nothing.
-    pub owners: Vec<Owner>,
-    pub models: Vec<String>,
-    pub places: Vec<Place>,
-    pub portions: Vec<Portion>,
-    /// What is known of the commits that places name.
-    pub commits: HashMap<String, CommitFacts>,
-}
-
-/// A commit as its repository on this machine has it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct CommitFacts {
-    /// The first line of its message; `None` where git does not give it.
-    pub subject: Option<String>,
-    pub at: Option<Timestamp>,
-}
-
-/// What made calls: a session, or a conversation that never was one.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Owner {
-    pub agent: String,
-    /// The agent's own session id.
-    pub conversation: Option<String>,
-    /// `None`: a scan found it.
-    pub session: Option<OwnerSession>,
-    pub project: Option<String>,
-    pub repository: Option<String>,
-    pub folder: Option<PathBuf>,
-    pub branch: Option<String>,
-}
-
-/// The facts about a session that only codemie knows.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OwnerSession {
-    /// As people and scripts see it.
-    pub id: String,
-    pub name: String,
-    pub started_at: Timestamp,
-    pub group: Option<String>,
-    pub tags: Vec<String>,
-    /// The id of the first session of its chain of `/clear`s.
-    pub chain: String,
-    /// The id of the session at the top of those that started each other; its own where nobody started it.
-    pub root: String,
-    /// The demonstration, which is not counted.
-    pub local_only: bool,
-}
-
-/// Where in its repository a call was made, and what came of it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Place {
-    pub branch: Option<String>,
-    pub commit: Option<String>,
-}
-
-/// A call, as far as its place can be known by.
-#[derive(Debug)]
-pub struct SpentCall<'a> {
-    pub owner: &'a Owner,
-    pub at: Timestamp,
-    /// What was checked out.
-    pub branch: Option<&'a str>,
-    pub head: Option<&'a str>,
-}
-
-pub type PlaceOf<'a> = &'a mut dyn FnMut(&SpentCall<'_>) -> Place;
-
-/// Its numbers are places in the lists of [`Spending`]. A sum by whole days has the first quarter of the day as its time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Portion {
-    pub owner: u32,
-    pub model: u32,
-    pub place: Option<u32>,
-    pub quarter: i32,
-    pub sums: CallSums,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallSums {
-    pub calls: i64,
-    /// Calls without a price.
-    pub unpriced: i64,
-    pub input: i64,
-    pub output: i64,
-    pub cache_read: i64,
-    pub cache_write: i64,
-    pub reasoning: i64,
-    pub cost: PicoDollars,
-    /// Time of the first call and the last.
-    pub first: Timestamp,
-    pub last: Timestamp,
-}
-
-impl Default for CallSums {
-    fn default() -> Self {
-        Self {
-            calls: 0,
-            unpriced: 0,
-            input: 0,
-            output: 0,
-            cache_read: 0,
-            cache_write: 0,
-            reasoning: 0,
-            cost: PicoDollars(0),
-            first: Timestamp(i64::MAX),
-            last: Timestamp(i64::MIN),
-        }
-    }
-}
-
-impl CallSums {
-    pub fn add(&mut self, more: &Self) {
-        for (sum, more) in [
-            (&mut self.calls, more.calls),
-            (&mut self.unpriced, more.unpriced),
-            (&mut self.input, more.input),
-            (&mut self.output, more.output),
-            (&mut self.cache_read, more.cache_read),
-            (&mut self.cache_write, more.cache_write),
-            (&mut self.reasoning, more.reasoning),
-            (&mut self.cost.0, more.cost.0),
-        ] {
-            *sum = sum.saturating_add(more);
-        }
-        self.first = self.first.min(more.first);
-        self.last = self.last.max(more.last);
-    }
-
-    /// Everything billed.
-    pub fn tokens(&self) -> i64 {
-        [self.input, self.output, self.cache_read, self.cache_write].into_iter().fold(0, i64::saturating_add)
-    }
-}
+use types::{PicoDollars, Span, Timestamp};
+use usage::{CallSums, Owner, OwnerSession, PlaceOf, Spending, SpendingBuilder, SpentCall, index};
 
 /// A call as the database holds it.
 fn read_call(row: &Row<'_>, first: usize) -> rusqlite::Result<CallSums> {
@@ -189,45 +32,6 @@ fn read_call(row: &Row<'_>, first: usize) -> rusqlite::Result<CallSums> {
 const CALL: &str =
     "r.at, r.cost, r.input, r.output, r.cache_read, r.cache_write_5m, r.cache_write_1h, r.reasoning";
 
-/// Spending as it grows.
-#[derive(Default)]
-struct Adder {
-    spending: Spending,
-    models: HashMap<String, u32>,
-    places: HashMap<Place, u32>,
-    portions: HashMap<(u32, u32, Option<u32>, i32), usize>,
-}
-
-impl Adder {
-    fn add(&mut self, owner: u32, model: &str, place: Option<Place>, quarter: i32, call: &CallSums) {
-        let model = if let Some(&known) = self.models.get(model) {
-            known
-        } else {
-            let number = index(self.spending.models.len());
-            self.spending.models.push(model.to_owned());
-            self.models.insert(model.to_owned(), number);
-            number
-        };
-        let (known, list) = (&mut self.places, &mut self.spending.places);
-        let place = place.map(|place| {
-            *known.entry(place).or_insert_with_key(|place| {
-                list.push(place.clone());
-                index(list.len() - 1)
-            })
-        });
-        let portions = &mut self.spending.portions;
-        let at = *self.portions.entry((owner, model, place, quarter)).or_insert_with(|| {
-            portions.push(Portion { owner, model, place, quarter, sums: CallSums::default() });
-            portions.len() - 1
-        });
-        portions[at].sums.add(call);
-    }
-}
-
-pub(crate) fn index(length: usize) -> u32 {
-    u32::try_from(length).unwrap_or(u32::MAX)
-}
-
 impl View<'_> {
     /// The calls of all sessions within a span, those of pruned ones included; local ones, the demonstration's, are left out.
     pub fn spending(&self, clock: &LocalClock, span: Span) -> Result<Spending, Error> {
@@ -241,7 +45,7 @@ impl View<'_> {
         span: Span,
         mut place_of: Option<PlaceOf<'_>>,
     ) -> Result<Spending, Error> {
-        let mut adder = Adder::default();
+        let mut adder = SpendingBuilder::default();
         let (owners, here, pruned) = self.owners()?;
         adder.spending.owners = owners;
         let records = "r.branch, r.head FROM record r WHERE r.kind = 'usage' AND";
@@ -437,12 +241,5 @@ mod tests {
             assert_eq!(first_of(id, &known), format!("{first}-shown"));
         }
         assert!(first_of("x", &known).ends_with("-shown"), "a circle ends");
-    }
-
-    #[test]
-    fn a_span_holds_its_beginning_and_not_its_end() {
-        let span = Span { since: Some(Timestamp(5)), until: Some(Timestamp(7)) };
-        assert_eq!([4, 5, 6, 7].map(|at| span.holds(Timestamp(at))), [false, true, true, false]);
-        assert!(Span::default().holds(Timestamp(i64::MIN)) && Span::default().is_everything());
     }
 }

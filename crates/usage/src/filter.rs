@@ -1,6 +1,6 @@
 //! Which calls count: by time in the query of the store or the scan, by everything else here.
 
-use crate::store::{Owner, Portion, Spending};
+use crate::{Owner, Portion, Spending};
 
 /// Every condition that is set must hold.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -18,7 +18,7 @@ pub struct UsageFilter {
 }
 
 /// A filter applied to the lists of some sources: what each number means for it.
-pub(super) struct Choice {
+pub(crate) struct Choice {
     sources: Vec<Chosen>,
 }
 
@@ -33,7 +33,7 @@ struct Chosen {
 
 impl Choice {
     /// `known`: for each owner, whose facts count.
-    pub(super) fn of(sources: &[Spending], known: &[Vec<&Owner>], filter: &UsageFilter) -> Self {
+    pub(crate) fn of(sources: &[Spending], known: &[Vec<&Owner>], filter: &UsageFilter) -> Self {
         let owners = || known.iter().flatten().copied();
         let project = filter
             .project
@@ -75,7 +75,7 @@ impl Choice {
         Self { sources: sources.iter().zip(known).map(of).collect() }
     }
 
-    pub(super) fn holds(&self, source: usize, portion: &Portion) -> bool {
+    pub(crate) fn holds(&self, source: usize, portion: &Portion) -> bool {
         let chosen = &self.sources[source];
         let is = |list: &[bool], number: u32| list.get(number as usize).copied().unwrap_or(false);
         let last = chosen.places.len() - 1;

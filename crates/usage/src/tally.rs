@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::filter::{Choice, UsageFilter};
-use super::row::{CommitLabel, SessionLabel, UsageRow};
-use crate::store::{CommitFacts, Owner, OwnerSession, Portion, Spending};
+use crate::filter::{Choice, UsageFilter};
+use crate::row::{CommitLabel, SessionLabel, UsageRow};
+use crate::{CommitFacts, Owner, OwnerSession, Portion, Spending};
 use os::calendar;
 use pricing::Prices;
 use types::spelled;
@@ -226,13 +226,13 @@ impl<'a> Table<'a> {
 }
 
 /// A portion with its texts.
-pub(super) struct Call<'a> {
-    pub(super) owner: &'a Owner,
-    pub(super) model: &'a str,
+pub(crate) struct Call<'a> {
+    pub(crate) owner: &'a Owner,
+    pub(crate) model: &'a str,
     branch: Option<&'a str>,
     commit: Option<&'a str>,
     commits: &'a HashMap<String, CommitFacts>,
-    pub(super) portion: &'a Portion,
+    pub(crate) portion: &'a Portion,
 }
 
 impl<'a> Call<'a> {

@@ -63,7 +63,7 @@ impl UsageRow {
 /// The numbers, as programs get them.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(super) struct Numbers<'a> {
+pub struct Numbers<'a> {
     input_tokens: i64,
     output_tokens: i64,
     cache_read_tokens: i64,
