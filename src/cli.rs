@@ -17,7 +17,6 @@ use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 pub use crate::launch::LaunchTarget;
 use crate::mcp::Scope;
-use crate::session::names;
 use agents::registry;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use budget::{Budget, BudgetAction, BudgetOnly, BudgetPer, Prices};
@@ -31,6 +30,7 @@ pub use sessions::{
     ListSort, Moment, Prune, Rename, Resume, RoleName, Search, Send, Show, StatusName, Statusline, Stop,
     Tags, Usage, UsageBy, UsageOrder, View, Wait,
 };
+use store::session::names;
 use types::SessionId;
 
 /// The forms of a command line. Lines of a run are split before clap sees them ([`split`]), so clap cannot make this text.

@@ -28,7 +28,5 @@ pub mod scan;
 #[cfg(test)]
 mod scribe_tests;
 pub mod search;
-pub mod session;
 pub mod shim;
-pub mod store;
 pub mod track;

@@ -19,12 +19,12 @@ use std::sync::Arc;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use crate::scan;
-use crate::store::{self, Outgoing, Store};
 use backend::sqlite::Sqlite;
 use backend::storage::{self, Reader, Storage};
 use backend::token::Owner;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::{self, Outgoing, Store};
 use types::Event;
 use types::event::Field;
 
@@ -259,11 +259,11 @@ fn remove(path: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::{self, ConversationStart, RunStart, Transition};
-    use crate::session::prune::prune;
-    use crate::session::state::{Ending, Exit};
-    use crate::session::testing::{World, binding};
     use backend::model::{Page, Session, SessionFilter};
+    use store::session::lifecycle::{self, ConversationStart, RunStart, Transition};
+    use store::session::prune::prune;
+    use store::session::state::{Ending, Exit};
+    use store::session::testing::{World, binding};
     use types::SessionId;
     use types::Status;
     use types::TransitionKind;

@@ -10,9 +10,6 @@ use std::path::PathBuf;
 use rusqlite::Connection;
 
 use crate::scan::{Days, Scanner};
-use crate::session::lifecycle;
-use crate::session::record::record;
-use crate::store::{Filter, Store};
 use crate::track::{Plan, Tracker, recover, version};
 use agents::meter::form::{Checkpoint, Followed};
 use agents::meter::tail::Restart;
@@ -26,6 +23,9 @@ use os::file::FileId;
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
 use pty::{ProgramEnd, ProgramExit};
+use store::session::lifecycle;
+use store::session::record::record;
+use store::{Filter, Store};
 use types::Pid;
 use types::SessionRecord;
 use types::Span;
@@ -81,11 +81,11 @@ impl Stage {
             prompted: false,
             assigned: None,
             folder: self.folder.clone(),
-            surroundings: crate::store::Surroundings::default(),
+            surroundings: store::Surroundings::default(),
             name: Some("letter".into()),
             tags: Vec::new(),
             group: None,
-            lineage: crate::session::lineage::Lineage::default(),
+            lineage: store::session::lineage::Lineage::default(),
             notes: Vec::new(),
             summary: true,
             sinks: None,
@@ -128,7 +128,7 @@ impl Stage {
 
     fn records(&self) -> Vec<SessionRecord> {
         let mut store = Store::open(&self.home, SystemClock.now()).unwrap();
-        let read = |view: &crate::store::View<'_>| -> Result<Vec<SessionRecord>, crate::store::Error> {
+        let read = |view: &store::View<'_>| -> Result<Vec<SessionRecord>, store::Error> {
             let rows = view.list(&Filter::default())?;
             rows.iter().rev().map(|row| record(view, row, SystemClock.now())).collect()
         };
@@ -208,16 +208,16 @@ fn a_run_that_vanished_is_recovered() {
     let mut store = Store::open(&stage.home, SystemClock.now()).unwrap();
     let dead = ProcessId { pid: Pid(i32::MAX), start: StartTime(1) };
     let begin = lifecycle::RunStart {
-        run: crate::store::NewRun {
+        run: store::NewRun {
             id: RandomIds.run(),
-            realm: crate::store::Realm::here(),
+            realm: store::Realm::here(),
             wrapper: dead,
             proxied: false,
         },
         agent: "scribe".into(),
         local_only: false,
         agent_version: None,
-        workspace: crate::store::Workspace {
+        workspace: store::Workspace {
             cwd: stage.folder.clone(),
             project: None,
             repository: None,
@@ -234,7 +234,7 @@ fn a_run_that_vanished_is_recovered() {
         file: None,
         evidence: types::EvidenceKind::Registry,
     };
-    let start = |tx: &crate::store::Tx<'_>| {
+    let start = |tx: &store::Tx<'_>| {
         let started = lifecycle::start(tx, SystemClock.now(), &RandomIds, &begin)?;
         lifecycle::bind(tx, SystemClock.now(), &RandomIds, started.session, &binding).map(drop)
     };

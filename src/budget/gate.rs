@@ -22,8 +22,8 @@ use tokio::sync::Notify;
 use types::{AgentSessionId, Ids, PicoDollars, Pid, RandomIds, RunId, Timestamp};
 
 use super::{Admission, AskedCall, Budget, CurrentBudgets, Guard};
-use crate::store::{self, Realm, Store};
 use os::home::Home;
+use store::{self, Realm, Store};
 
 /// How long a call waits for the store. An answer takes less than a millisecond; a store that needs longer is in trouble, and that
 /// is no reason to keep an agent waiting.

@@ -18,7 +18,7 @@ use pty::process::Processes;
 use super::estimate::{LATEST, RequestFacts};
 use super::standing::{Standing, raise_command, standing};
 use super::{Budget, Subject};
-use crate::store::{self, Hold, Realm, RecordKind, Tx};
+use store::{self, Hold, Realm, RecordKind, Tx};
 use types::{AgentSessionId, PicoDollars, ProcessId, RunId, Timestamp};
 
 /// A reservation that is older is one that was never given back, or belongs to a process that cannot be seen from here. No answer
@@ -271,8 +271,8 @@ fn subject(tx: &Tx<'_>, asked: &AskedCall<'_>) -> Result<Option<Subject>, store:
 mod tests {
     use super::*;
     use crate::budget::{Only, Per, Which, Window};
-    use crate::store::Spent;
     use config::budget::Kind;
+    use store::Spent;
 
     const DOLLAR: i64 = 1_000_000_000_000;
 

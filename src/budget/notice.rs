@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use super::Standing;
-use crate::store::{self, Tx};
+use store::{self, Tx};
 use types::Timestamp;
 
 /// From here on, in percent, a budget is shown where it is not asked for.

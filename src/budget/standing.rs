@@ -4,8 +4,8 @@ use jiff::tz::TimeZone;
 
 use super::subject::KnownSession;
 use super::{Budget, Kind, Only, Per, Subject, Which, Window};
-use crate::store::{self, Spent, SpentBy, View};
 use format::shell;
+use store::{self, Spent, SpentBy, View};
 use types::{PicoDollars, SessionId, Timestamp, spelled};
 
 spelled!(

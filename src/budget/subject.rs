@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use super::{Kind, Only};
-use crate::store::{self, SessionRow, View};
 use os::project::Project;
+use store::{self, SessionRow, View};
 use types::SessionId;
 
 /// A session, or an agent of which no session is known.

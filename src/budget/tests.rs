@@ -12,13 +12,13 @@ use relay::{Gate, Request, Verdict};
 use types::{PicoDollars, Pid, ProcessId, RunId, SessionId, StartTime, Timestamp};
 
 use super::*;
-use crate::session::absorb::take_records;
-use crate::session::lifecycle::{self, ConversationStart};
-use crate::session::prune::prune;
-use crate::session::state::{Ending, Exit};
-use crate::session::testing::{World, agent_session, binding, usage};
-use crate::store::{Priced, Realm, Spent, Store};
 use os::home::Home;
+use store::session::absorb::take_records;
+use store::session::lifecycle::{self, ConversationStart};
+use store::session::prune::prune;
+use store::session::state::{Ending, Exit};
+use store::session::testing::{World, agent_session, binding, usage};
+use store::{Priced, Realm, Spent, Store};
 
 /// A million pico-dollars is what one token of answer costs in the tests' records.
 const TOKEN: i64 = 1_000_000;
@@ -140,7 +140,7 @@ fn budgets_count_what_usage_counts() {
     // The same as `usage` says, before and after a session was pruned.
     let by_usage = |world: &mut World| {
         let rows =
-            world.store.read(|view| crate::session::testing::rows_of(view, usage::By::Agent, None)).unwrap();
+            world.store.read(|view| store::session::testing::rows_of(view, usage::By::Agent, None)).unwrap();
         rows.iter().map(|row| row.cost.0).sum::<i64>()
     };
     assert_eq!(by_usage(&mut world), 15 * TOKEN);
@@ -245,7 +245,7 @@ fn many_guards_at_once_exceed_a_budget_by_one_call_at_most_and_refuse_nothing_be
                                 let row = tx.session(*session)?.unwrap();
                                 take_records(tx, now, &row, &[priced])?;
                                 tx.release_budget(&id)?;
-                                Ok::<_, crate::session::Error>(())
+                                Ok::<_, store::session::Error>(())
                             })
                             .unwrap();
                     }

@@ -11,12 +11,12 @@ use super::time;
 use crate::launch::conflict::OnConflict;
 use crate::live::events::Cursor;
 use crate::search::Role;
-use crate::store::{Sort, StatusFilter};
 use agents::Agent;
 use agents::demo::Demo;
 use agents::registry;
 use format::since::Since;
 use jiff::tz::TimeZone;
+use store::{Sort, StatusFilter};
 use types::{Activity, EndReason, Status};
 
 /// Any name: other programs have sessions, too. Completions offer the agents, and no files.

@@ -17,11 +17,11 @@ use crate::remote::send::Recipient;
 use crate::report::live_target::{LiveTarget, where_it_runs};
 use crate::report::open::open;
 use crate::report::question::Question;
-use crate::session::approval::refusal;
-use crate::store::{Realm, RunRow};
 use format::output::{Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::session::approval::refusal;
+use store::{Realm, RunRow};
 use types::SessionId;
 
 /// What is asked, where no choice is made.

@@ -12,10 +12,10 @@ use crate::remote::{Connection, RemoteError, address};
 use crate::report::find;
 use crate::report::live_target::{LiveTarget, where_it_runs};
 use crate::report::open::OpenStore;
-use crate::store::{Realm, RunRow, Store, View};
 use format::shell;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::{Realm, RunRow, Store, View};
 
 pub fn run(args: &Attach, home: &Home, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     attach_to(&args.session, args.read_only, home, err).map(ExitCode::from)

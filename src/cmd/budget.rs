@@ -14,7 +14,6 @@ use crate::launch::{Origin, lineage};
 use crate::report::budget::{self, BudgetRecord};
 use crate::report::find;
 use crate::report::open::{open, open_existing};
-use crate::store::{Realm, RunRow, SessionRow, Store, View};
 use agents::registry;
 use config::{Config, edit};
 use format::counted;
@@ -23,6 +22,7 @@ use format::output::{Colour, Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
 use pty::process::{Processes, SystemProcesses};
+use store::{Realm, RunRow, SessionRow, Store, View};
 use types::{PicoDollars, Pid, Timestamp};
 
 pub fn run(args: &cli::Budget, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -238,10 +238,7 @@ fn human_amount(amount: PicoDollars) -> String {
 fn show(budgets: &[Budget], home: &Home, as_json: bool, out: &mut dyn Write) -> anyhow::Result<()> {
     let (now, zone) = (SystemClock.now(), os::zone::local());
     let read = |view: &View<'_>| {
-        Ok::<_, crate::store::Error>((
-            budget::all(view, budgets, now, &zone)?,
-            budget::not_enforced(view, budgets)?,
-        ))
+        Ok::<_, store::Error>((budget::all(view, budgets, now, &zone)?, budget::not_enforced(view, budgets)?))
     };
     let standings = match open_existing(home)? {
         Some(mut store) => store.read(read),
@@ -350,9 +347,9 @@ pub(super) fn colour(percent: i64) -> Colour {
 mod tests {
     use super::*;
     use crate::budget::{Kind, Only};
-    use crate::session::absorb::take_records;
-    use crate::session::lifecycle::{self, ConversationStart};
-    use crate::session::testing::{World, binding, usage};
+    use store::session::absorb::take_records;
+    use store::session::lifecycle::{self, ConversationStart};
+    use store::session::testing::{World, binding, usage};
 
     const DOLLAR: i64 = 1_000_000_000_000;
 
@@ -373,7 +370,7 @@ mod tests {
             .write(|tx| {
                 lifecycle::bind(tx, at, &world.ids, started.session, &binding("one"))?;
                 let row = tx.session(started.session)?.unwrap();
-                let unpriced = crate::store::Priced { cost: None, prices: None, ..usage("b", at, 1) };
+                let unpriced = store::Priced { cost: None, prices: None, ..usage("b", at, 1) };
                 take_records(tx, at, &row, &[usage("a", at, 17_000_000), unpriced])
             })
             .unwrap();

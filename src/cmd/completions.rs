@@ -9,11 +9,11 @@ use std::process::ExitCode;
 use clap_complete::Shell;
 
 use crate::cli::{self, Completable, Complete, Completions};
-use crate::store::{Filter, Labelled, Store};
 use config::keys::KEYS;
 use format::text::{clean, shorten};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::{Filter, Labelled, Store};
 
 /// A longer list helps nobody who presses a key for one name.
 const NAMES: usize = 500;

@@ -13,7 +13,6 @@ use crate::failure::shown;
 use crate::forward;
 use crate::launch::receivers;
 use crate::report::open::send_leftovers;
-use crate::store::Store;
 use config::keys::{self, KEYS};
 use config::{Settings, Source, edit};
 use format::counted;
@@ -22,6 +21,7 @@ use format::output::wrap::{hanging, wrap};
 use format::output::{Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
+use store::Store;
 
 /// A usage error of a management command.
 const USAGE: u8 = 2;

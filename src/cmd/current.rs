@@ -10,12 +10,12 @@ use crate::launch::{Origin, RUN_VARIABLE, lineage};
 use crate::report::current::current;
 use crate::report::open::open_existing;
 use crate::report::state::Asked;
-use crate::session::lineage::Lineage;
-use crate::session::record::record;
 use format::output::{Colour, Style, json};
 use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::session::lineage::Lineage;
+use store::session::record::record;
 use types::SessionRecord;
 
 pub fn run(args: &Current, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {

@@ -3,9 +3,9 @@
 
 use std::fs;
 
-use crate::store::{self, Store};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::{self, Store};
 
 /// The setting that holds how many of the incidents have been reported.
 const REPORTED: &str = "incidents.told";

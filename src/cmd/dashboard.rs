@@ -20,7 +20,6 @@ use crate::cli;
 use crate::mirror::LocalMirror;
 use crate::mirror::history::HistoryFeed;
 use crate::report::open::{open, recover};
-use crate::store::{self, Store, View};
 use agents::registry;
 use backend;
 use backend::dashboard::{
@@ -31,6 +30,7 @@ use format::output::unread::Unread;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
 use pty::detached;
+use store::{self, Store, View};
 
 /// How soon the pages show a change. Each look reads a counter in shared memory.
 const LOOK: Duration = Duration::from_millis(400);

@@ -14,15 +14,15 @@ use crate::cli::{Export, Import, ImportFound};
 use crate::launch::{Origin, settings};
 use crate::report::find;
 use crate::report::open::open;
-use crate::session::exchange::{self, ExportFile, Titles};
-use crate::session::import::{self, ImportReport, found};
-use crate::store::{self, Store};
 use format::output::json;
 use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use os::log;
 use pty::detached;
+use store::session::exchange::{self, ExportFile, Titles};
+use store::session::import::{self, ImportReport, found};
+use store::{self, Store};
 
 pub fn export(
     args: &Export,

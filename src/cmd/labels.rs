@@ -8,12 +8,12 @@ use crate::cli::{Archive, Group, Rename, Tags};
 use crate::launch::{Origin, receivers};
 use crate::report::find;
 use crate::report::open::{open, send_leftovers};
-use crate::session::publish::publish;
-use crate::session::{self, labels};
-use crate::store::{SessionRow, Tx};
 use format::text::shorten;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::session::publish::publish;
+use store::session::{self, labels};
+use store::{SessionRow, Tx};
 
 pub fn rename(args: &Rename, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     change(home, &[&args.session], out, |tx, row| {

@@ -19,11 +19,11 @@ use crate::report::state::Asked;
 use crate::report::title;
 use crate::report::unwrapped;
 use crate::scan::ForeignSession;
-use crate::store::{Filter, Show};
 use format::output::table::{Cell, Column, Table};
 use format::output::{Colour, Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::{Filter, Show};
 use types::{Activity, LiveState, Timestamp};
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -351,10 +351,10 @@ mod tests {
     use super::*;
     use std::time::Duration;
 
-    use crate::session::runaway::Runaway;
-    use crate::store::ListedSession;
-    use crate::store::PicoDollars;
     use clap::ValueEnum;
+    use store::ListedSession;
+    use store::PicoDollars;
+    use store::session::runaway::Runaway;
     use types::{EndReason, Status};
 
     fn line(id: &str, name: &str, status: Status, started: &str, api_calls: i64) -> SessionLine {

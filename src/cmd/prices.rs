@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use crate::cli::Prices;
 use crate::report::open::open_existing;
-use crate::store::OwnPriceUse;
 use config::prices::price_list;
 use format::counted;
 use format::output::table::{Cell, Column, Table};
 use format::output::{Colour, Style, json};
 use os::home::Home;
 use pricing::{OWN, PriceList, Rates, TABLE_DATE, TABLE_VERSION};
+use store::OwnPriceUse;
 
 /// One model, in dollars per million tokens.
 #[derive(Debug, Serialize)]

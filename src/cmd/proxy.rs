@@ -12,13 +12,13 @@ use crate::cli::{Proxy, ProxyAction, ProxyServe};
 use crate::launch::{Origin, settings};
 use crate::proxy::listeners::{self, Listener};
 use crate::proxy::{alone, keeper, worker};
-use crate::store::Store;
 use format::output::table::{Cell, Column, Table};
 use format::output::unread::Unread;
 use format::output::{Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
+use store::Store;
 use types::{Pid, RandomIds};
 
 /// Standard output is the listener here, so nothing may be printed.
@@ -116,7 +116,7 @@ fn table(listeners: &[Listener], home: &Home) -> Table {
         let run = listener.run?;
         let name = store.as_mut()?.read(|view| {
             let session = view.run(run)?.and_then(|run| run.session);
-            Ok::<_, crate::store::Error>(session.map(|n| view.session_number(n)).transpose()?.flatten())
+            Ok::<_, store::Error>(session.map(|n| view.session_number(n)).transpose()?.flatten())
         });
         name.ok().flatten().map(|session| session.name)
     };

@@ -13,8 +13,6 @@ use super::session_text::{self, ShortIds, date};
 use super::{Failure, USAGE};
 use crate::cli::Prune;
 use crate::report::open::open_existing;
-use crate::session::prune::prune;
-use crate::store::{self, Filter, SessionRow, Show, View};
 use agents::Agent;
 use agents::demo::Demo;
 use format::output::table::{Cell, Column, Table};
@@ -22,6 +20,8 @@ use format::output::{Colour, Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pty::is_terminal;
+use store::session::prune::prune;
+use store::{self, Filter, SessionRow, Show, View};
 use types::Timestamp;
 
 /// The error of a call that names neither an age nor an agent.
@@ -166,8 +166,8 @@ mod tests {
 
     #[test]
     fn hostile_names_are_drawn_harmlessly() {
-        use crate::session::lifecycle::ConversationStart;
-        let mut world = crate::session::testing::World::new();
+        use store::session::lifecycle::ConversationStart;
+        let mut world = store::session::testing::World::new();
         let (_, started) = world.start(ConversationStart::Fresh);
         let row = world.session(started.session);
         crate::cmd::hostile::draw_everywhere(|text, style| {

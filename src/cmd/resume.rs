@@ -19,13 +19,13 @@ use crate::launch::resume::{Resumable, arguments, is_inside, take_over};
 use crate::launch::{LaunchTarget, Origin, RunResult};
 use crate::report::find::find;
 use crate::report::open::open;
-use crate::session::lookup::Found;
-use crate::store::{Filter, Store};
 use crate::track;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use picker::Picked;
 use pty::process::{Processes, SystemProcesses};
+use store::session::lookup::Found;
+use store::{Filter, Store};
 use types::{Pid, ProcessId};
 
 pub fn run(args: &Resume, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {

@@ -15,12 +15,12 @@ use crate::launch::{
 };
 use crate::live::events::Cursor;
 use crate::remote::protocol::Size;
-use crate::store::Store;
 use closing::Added;
 use config::{Config, HostConfig};
 use format::output::Style;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::Store;
 use types::{RandomIds, SessionId};
 
 /// A usage error before an agent started.

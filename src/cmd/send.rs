@@ -17,12 +17,12 @@ use crate::remote::text;
 use crate::report::find::session;
 use crate::report::live_target::{LiveTarget, where_it_runs};
 use crate::report::open::open;
-use crate::store::Store;
 use format::output::{Colour, Style, json};
 use format::shell;
 use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::Store;
 use types::{Delivery, SessionId};
 
 #[derive(Serialize)]

@@ -18,7 +18,6 @@ use crate::report::open::open;
 use crate::report::question::{Question, asks};
 use crate::report::state::Asked;
 use crate::report::title;
-use crate::session::lookup::Found;
 use agents::Foreign;
 use agents::registry;
 use format::output::table::{Column, Table};
@@ -27,6 +26,7 @@ use format::shell;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pricing::unpriced;
+use store::session::lookup::Found;
 use types::{Coverage, Link, LiveState, SessionRecord};
 
 pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -314,7 +314,7 @@ mod tests {
 
     use super::*;
     use crate::cmd::session_text::sample;
-    use crate::session::record::summary;
+    use store::session::record::summary;
     use types::Sums;
 
     fn details() -> SessionDetails {

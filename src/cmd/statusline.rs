@@ -8,7 +8,6 @@ use std::process::ExitCode;
 
 use crate::cli::Statusline;
 use crate::report::statusline::{AgentStatus, StatusLine};
-use crate::store::Store;
 use agents::Agent;
 use agents::claude::Claude;
 use config::Config;
@@ -16,6 +15,7 @@ use format::shell;
 use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::Store;
 use types::Timestamp;
 
 /// Some kilobytes are usual.

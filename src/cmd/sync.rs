@@ -19,13 +19,13 @@ use crate::forward::{self, DeliveryCount, Drain, Idle, Pace, Progress, Sinks};
 use crate::launch::{Origin, settings};
 use crate::progress;
 use crate::report::open::recover;
-use crate::store::{self, SinkCount, Store};
 use config::Config;
 use format::counted;
 use format::output::json;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use os::log;
+use store::{self, SinkCount, Store};
 use types::Timestamp;
 
 /// Drawn no more often than anybody can read.

@@ -14,13 +14,13 @@ use crate::launch::{Origin, settings};
 use crate::report::open::open_existing;
 use crate::report::plan::{PlanWorth, month};
 use crate::report::usage::{UsageReport, commits_named};
-use crate::store::View;
 use drawing::{Drawing, Moments};
 use format::output::{Style, json};
 use format::text::shorten;
 use os::calendar::LocalClock;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::View;
 use types::Span;
 use usage::{By, Order, UsageFilter, UsageQuery};
 

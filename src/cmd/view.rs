@@ -14,7 +14,6 @@ use crate::launch::Origin;
 use crate::report::conversation::{PageRecord, PageStart, ReadableConversation};
 use crate::report::open::{open, recover};
 use crate::report::question::Question;
-use crate::store::Store;
 use agents::transcript::Page;
 pub(super) use draw::Drawing;
 use format::output::{Style, json};
@@ -22,6 +21,7 @@ use format::shell;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 pub(super) use pager::Paging;
+use store::Store;
 
 /// How often a followed conversation is looked at: sooner than a reader of text notices, and two looks a second cost
 /// nothing.

@@ -6,11 +6,11 @@ use reqwest::Url;
 
 use super::{Finding, Level, Patient};
 use crate::forward::{CODEMIE_V1, NATIVE, Sinks, ask_all, local_token};
-use crate::store::{Error, SinkCount, SinkRow, Store};
 use config::{Config, Delivery, Settings, Source};
 use format::counted;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
+use store::{Error, SinkCount, SinkRow, Store};
 
 const AREA: &str = "delivery";
 /// Failures in a row that are worth a finding: the receiver has been away for minutes.

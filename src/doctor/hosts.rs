@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use super::Finding;
 use crate::remote::{Connection, address};
-use crate::store::Store;
 use format::shell;
 use format::text::clean;
 use os::file::modified;
 use os::home::Home;
+use store::Store;
 use types::{Pid, RunId, Timestamp};
 
 /// A host answers from memory. One that is stopped does not, and is named without its session.
@@ -80,9 +80,9 @@ fn finding(area: &str, pid: Option<Pid>, name: Option<&str>, socket: &Path) -> F
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::ConversationStart;
-    use crate::session::testing::World;
     use os::clock::{Clock, SystemClock};
+    use store::session::lifecycle::ConversationStart;
+    use store::session::testing::World;
     use types::Ids;
 
     const AREA: &str = "sessions";

@@ -3,13 +3,13 @@
 use super::hosts::unknown_hosts;
 use super::{Finding, Patient};
 use crate::report::budget;
-use crate::store::{Error, Filter, Show, Store};
 use agents::registry;
 use config::Config;
 use format::counted;
 use format::shell;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
+use store::{Error, Filter, Show, Store};
 
 const AREA: &str = "sessions";
 

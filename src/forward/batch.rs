@@ -2,7 +2,7 @@
 
 use std::io;
 
-use crate::store::Outgoing;
+use store::Outgoing;
 
 /// Events in one request; the receiver's transaction stays short.
 pub const MAX_EVENTS: usize = 500;

@@ -12,9 +12,9 @@ use super::answer::{self, Answer, Verdict};
 use super::http::{Request, join};
 use super::identity::Identity;
 use super::sink::{Due, Sink, Triage};
-use crate::session::state::Phase;
-use crate::store::{Error, EventRow, Fate, Letter, Outgoing, SessionRow, View};
 use config::delivery::{self, Secret};
+use store::session::state::Phase;
+use store::{Error, EventRow, Fate, Letter, Outgoing, SessionRow, View};
 use types::{Attributes, Timestamp, plain};
 use types::{EndReason, EventType, StartReason, Status};
 

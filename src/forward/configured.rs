@@ -8,9 +8,9 @@ use super::identity::Identity;
 use super::native::{Credential, NATIVE, Native};
 use super::otlp::{OTLP, Otlp};
 use super::sink::Sink;
-use crate::store::{Error, Fingerprint, Store};
 use config::delivery::{Backend, Delivery, Secret};
 use os::home::Home;
+use store::{Error, Fingerprint, Store};
 use types::hex::hex;
 
 /// The settings that name a receiver's address, and the receiver's name.

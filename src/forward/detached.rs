@@ -12,10 +12,10 @@ use super::configured::Sinks;
 use super::drain::{Drain, is_unattended};
 use super::progress::Pace;
 use super::registration::register;
-use crate::store::{Error, SinkRow, Store};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pty::detached;
+use store::{Error, SinkRow, Store};
 
 /// How long the process tries. Long enough for a receiver that restarts; one that is away for longer is left to the next
 /// command.

@@ -10,8 +10,8 @@ use super::http::{self, Http};
 use super::native::Native;
 use super::progress::DeliveryCount;
 use super::sink::Sink;
-use crate::store::Outgoing;
 use os::clock::{Clock, SystemClock};
+use store::Outgoing;
 
 /// Posts events in batches until all are sent or the deadline has passed. `Err` says why some are not sent.
 pub async fn post(

@@ -21,10 +21,10 @@ use super::lease;
 use super::plan::{PlannedBatch, Span, Work, obstacle, plan, wait_left};
 use super::progress::{DeliveryCount, Idle, Pace, Progress};
 use super::sink::Sink;
-use crate::session::publish::publish;
-use crate::store::{Error, Fate, Fingerprint, SinkCount, SinkRow, Store, Tx};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::session::publish::publish;
+use store::{Error, Fate, Fingerprint, SinkCount, SinkRow, Store, Tx};
 use types::Timestamp;
 
 /// How often a lease held elsewhere is tried for again. Its holder sends our events as well, so only somebody who waits is

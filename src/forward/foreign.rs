@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use uuid::Uuid;
 
 use crate::scan::ForeignSession;
-use crate::session::record::summary;
-use crate::store::{Outgoing, Priced};
 use agents::meter::record::Fact;
+use store::session::record::summary;
+use store::{Outgoing, Priced};
 use types::event::{
     Bound, Cost, Dimension, End, Flag, Key, NAMESPACE, Seq, Source, Start, Tags, Text, Timing, Usage,
     keyed_id, opening_id,
@@ -145,8 +145,8 @@ mod tests {
     use super::*;
     use std::collections::BTreeSet;
 
-    use crate::session::testing::usage;
     use serde_json::json;
+    use store::session::testing::usage;
     use types::Timestamp;
     use usage::CallSums;
 

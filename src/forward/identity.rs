@@ -5,9 +5,9 @@ use std::path::Path;
 use sha2::{Digest, Sha256};
 use uuid::Uuid;
 
-use crate::store::{Error, Store};
 use config::delivery::User;
 use os::file::text_at_most;
+use store::{Error, Store};
 use types::hex::hex;
 
 /// The setting of the store that holds the salt. With another salt, receivers would see another machine.
@@ -83,7 +83,7 @@ fn name_of(passwd: &str, uid: u32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::testing::World;
+    use store::session::testing::World;
 
     #[test]
     fn machine_hash_is_stable_and_depends_on_salt_and_id() {

@@ -10,8 +10,8 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::backoff;
-use crate::store::{Error, Realm, SinkRow, Tx};
 use pty::process::{Processes, SystemProcesses};
+use store::{Error, Realm, SinkRow, Tx};
 use types::Timestamp;
 use types::{Pid, ProcessId, StartTime};
 
@@ -66,7 +66,7 @@ fn has_ended(holder: &str, processes: &dyn Processes, here: &Realm) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::testing::World;
+    use store::session::testing::World;
 
     #[test]
     fn holder_has_ended_when_its_process_is_gone_or_of_another_boot() {

@@ -9,10 +9,10 @@ use super::answer::{self, Answer, Verdict};
 use super::http::{Encoding, Request, is_loopback, join};
 use super::identity::Identity;
 use super::sink::Sink;
-use crate::store::{Error, Outgoing, View};
 use config::delivery::Secret;
 use os::file::text_at_most;
 use os::home::Home;
+use store::{Error, Outgoing, View};
 
 /// The backend's name as a sink.
 pub const NATIVE: &str = "backend";

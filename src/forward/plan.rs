@@ -8,7 +8,7 @@ use super::batch::{self, Size};
 use super::http::Request;
 use super::progress::{Idle, Pace};
 use super::sink::{Due, Sink, Triage};
-use crate::store::{Error, Fate, Fingerprint, Letter, Outgoing, SinkRow, View};
+use store::{Error, Fate, Fingerprint, Letter, Outgoing, SinkRow, View};
 use types::Timestamp;
 
 /// What keeps a step from sending anything to the receiver at `target`, whatever is pending.

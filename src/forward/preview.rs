@@ -5,7 +5,7 @@ use std::fmt::Write;
 use super::batch;
 use super::http::{Encoding, Request};
 use super::sink::{Sink, Triage};
-use crate::store::{Error, Fate, Outgoing, View};
+use store::{Error, Fate, Outgoing, View};
 use types::Timestamp;
 
 /// The next requests to a sink, and how many events they describe. Deferred events are included, due or not.

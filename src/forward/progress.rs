@@ -3,7 +3,7 @@
 
 use uuid::Uuid;
 
-use crate::store::Outgoing;
+use store::Outgoing;
 use types::Timestamp;
 
 /// How long a loop is willing to wait for a receiver that failed.

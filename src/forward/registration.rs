@@ -2,7 +2,7 @@
 //! a run, and when a setting changes.
 
 use super::configured::{ADDRESS_SETTINGS, Sinks, Target};
-use crate::store::{Error, SinkRow, Store, Tx};
+use store::{Error, SinkRow, Store, Tx};
 
 /// Makes the configured receivers known to the store. A new one gets the sessions open now and everything after, so this
 /// is part of a START's transaction. It costs one query per receiver when nothing has changed.

@@ -7,7 +7,7 @@ use reqwest::Url;
 use super::answer::{Answer, Verdict};
 use super::batch;
 use super::http::Request;
-use crate::store::{Error, Letter, Outgoing, View};
+use store::{Error, Letter, Outgoing, View};
 use types::Timestamp;
 
 /// What becomes of an event when the cursor reaches it.

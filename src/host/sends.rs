@@ -11,7 +11,7 @@ use super::send::{Sending, Situation, Step, answer, is_same_prompt, refusal};
 use crate::remote::protocol::{SendAnswer, SendRequest};
 use crate::remote::send::SendError;
 use crate::remote::text;
-use crate::store::REMEMBERED;
+use store::REMEMBERED;
 use types::{Delivery, Timestamp};
 
 /// Texts that may wait behind the one that is on its way.

@@ -7,10 +7,10 @@ use std::time::Duration;
 use super::notes::{Note, Reporter};
 use crate::launch::note;
 use crate::launch::stop::{is_shared, tree_of};
-use crate::store::{self, Store};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses, tree};
+use store::{self, Store};
 use types::LIMIT_EVIDENCE;
 use types::{Pid, ProcessId, RunId, SessionId};
 

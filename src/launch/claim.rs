@@ -14,12 +14,12 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 
-use crate::store::Realm;
 use os::clock::{Clock, SystemClock};
 use os::file::{create_private, entries, modified, open_private, read_at_most};
 use os::home::Home;
 use pty::detached;
 use pty::process::Processes;
+use store::Realm;
 use types::{AgentSessionId, Pid, ProcessId, StartTime};
 
 /// How long another process may look at the claim: a look takes some milliseconds, with a database that others keep locked longer.

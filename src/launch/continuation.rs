@@ -1,7 +1,7 @@
 //! Which conversation the agent's arguments continue, and what that means for the session's life.
 
-use crate::session::lifecycle::ConversationStart;
 use agents::{Conversation, Invocation};
+use store::session::lifecycle::ConversationStart;
 use types::AgentSessionId;
 
 /// `assigned`: codemie put the conversation's id into the arguments.

@@ -21,8 +21,6 @@ pub mod stop;
 
 use std::ffi::OsString;
 
-use crate::session::lineage::Lineage;
-use crate::session::names::{self, NameError};
 use agents::Agent;
 use agents::registry;
 pub use detour::{Detour, Through};
@@ -31,6 +29,8 @@ pub use prepare::{AssignedId, Binaries, Installed, Prepared, SystemBinaries, Wor
 use pty::process::SystemProcesses;
 pub use run::{RunResult, execute, restart_without_id, wrap, wrap_on};
 pub use settings::{receivers, settings};
+use store::session::lineage::Lineage;
+use store::session::names::{self, NameError};
 use types::{Evidence, EvidenceVerdict};
 use types::{Pid, RunId, SessionId, Timestamp};
 

@@ -7,7 +7,6 @@ use std::time::{Duration, Instant};
 use super::conflict::{Conflict, Holder, OnConflict, decide};
 use super::stop::{self, CannotStop};
 use crate::remote::address;
-use crate::store::{self, Realm, RunRow, Store};
 use agents::live::Writer;
 use agents::registry;
 use agents::{Agent, Var};
@@ -15,6 +14,7 @@ use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pty::process::tree;
 use pty::process::{Processes, SystemProcesses};
+use store::{self, Realm, RunRow, Store};
 use types::{AgentSessionId, Pid, ProcessId};
 
 /// How long after the end of everybody who wrote to it a conversation may seem to be in use: registries and locks are removed by
@@ -200,8 +200,8 @@ fn end(wanted: &Resumable, holder: &Holder, home: &Home) -> Result<bool, NotTake
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::Surroundings;
     use agents::process_table::ProcessTable;
+    use store::Surroundings;
     use types::{Ids, RandomIds, StartTime, Timestamp};
 
     fn resumable(agent: &str, conversation: Option<&str>) -> Resumable {

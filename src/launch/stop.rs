@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use crate::remote::protocol::{FromHost, StopAnswer, StopRequest, ToHost};
 use crate::remote::{Connection, RemoteError, address};
-use crate::store::{Realm, RunRow, Store};
 use crate::track;
 use agents::registry;
 use os::clock::{Clock, SystemClock};
@@ -18,6 +17,7 @@ use os::home::Home;
 use pty::detached;
 use pty::process::tree::{self, Excluded, Tree};
 use pty::process::{Processes, SystemProcesses};
+use store::{Realm, RunRow, Store};
 use types::{Pid, ProcessId};
 
 /// How long the agent has by default. Claude was measured at 2.6 s while it streams.
@@ -169,7 +169,7 @@ mod tests {
     use super::*;
     use crate::remote::frames::{Frame, Frames};
     use crate::remote::protocol::Welcome;
-    use crate::store::Surroundings;
+    use store::Surroundings;
     use types::{Ids, RandomIds, StartTime, Timestamp};
 
     fn shell(script: &str) -> Child {

@@ -8,9 +8,9 @@ use super::tools::{LiveRun, Tools};
 use crate::launch::is_shared_daemon;
 use crate::remote::protocol::AnswerRequest;
 use crate::remote::send::Recipient;
-use crate::session::approval::{Approver, Refusal, refusal};
-use crate::session::lineage::Lineage;
-use crate::store::Realm;
+use store::Realm;
+use store::session::approval::{Approver, Refusal, refusal};
+use store::session::lineage::Lineage;
 
 impl Tools {
     pub(super) fn answer_dialog(&self, args: &AnswerDialog) -> Result<SentMessage, ToolError> {

@@ -5,7 +5,7 @@
 
 use sha2::{Digest, Sha256};
 
-use crate::store::{self, Claim, NewRequest, Realm, Store};
+use store::{self, Claim, NewRequest, Realm, Store};
 use types::hex::hex;
 use types::{ProcessId, SessionId, Timestamp};
 

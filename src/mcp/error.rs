@@ -8,7 +8,7 @@ use crate::remote::send::SendError;
 use crate::report::conversation::ConversationError;
 use crate::report::find::FindError;
 use crate::report::wait::WaitError;
-use crate::store;
+use store;
 use types::spelled;
 
 spelled!(

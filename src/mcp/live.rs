@@ -20,9 +20,9 @@ use crate::remote::send::{Recipient, SendError, send};
 use crate::remote::{Connection, RemoteError};
 use crate::report::live_target::LiveTarget;
 use crate::report::wait::{WaitError, WaitFor, Waited, wait};
-use crate::store::Store;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::Store;
 use types::{LiveState, RunId, SessionId};
 
 /// A launcher answers once its agent runs and the session is in the store: milliseconds, and up to 30 s where that is locked. One

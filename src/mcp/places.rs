@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use super::scope::active_below;
-use crate::store::{self, CLAIMED, NewRequest, PLACE, Realm, RequestRow, Store, View};
 use pty::process::Processes;
+use store::{self, CLAIMED, NewRequest, PLACE, Realm, RequestRow, Store, View};
 use types::{ProcessId, SessionId, Timestamp};
 
 /// A launcher answers within less. A place that is older, without a session, is one whose server was stopped in between.

@@ -15,11 +15,11 @@ use crate::remote::protocol::ScreenText;
 use crate::report::conversation::{PageRecord, PageStart, ReadableConversation};
 use crate::report::explain::Explanation;
 use crate::report::question::asks;
-use crate::session::record::records;
-use crate::store::{Filter, SessionRow, Show};
 use agents::registry;
 use agents::transcript::Page;
 use os::clock::{Clock, SystemClock};
+use store::session::record::records;
+use store::{Filter, SessionRow, Show};
 use types::{LiveState, SessionId, Status};
 
 /// What an answer may hold, in characters of JSON.

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use super::error::{ErrorCode, ToolError};
 use super::scope::Caller;
 use crate::remote::protocol::MAX_FRAME;
-use crate::session::names;
 use config::McpConfig;
+use store::session::names;
 
 /// A name, a key, a cursor: longer than any, short enough for a message.
 const LONGEST_WORD: usize = 200;

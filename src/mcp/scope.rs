@@ -12,10 +12,10 @@ use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::launch::is_shared_daemon;
-use crate::session::lineage::Lineage;
-use crate::store::{self, Realm, SessionRow, View};
 use os::project;
 use pty::process::Processes;
+use store::session::lineage::Lineage;
+use store::{self, Realm, SessionRow, View};
 use types::{Pid, RunId, SessionId};
 
 // The default is the project: an orchestrator sees its colleagues in the same folder, and an agent with an injected prompt learns
@@ -190,8 +190,8 @@ pub fn active_below(view: &View<'_>, top: i64) -> Result<u32, store::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::ConversationStart;
-    use crate::session::testing::World;
+    use store::session::lifecycle::ConversationStart;
+    use store::session::testing::World;
 
     #[test]
     fn scopes_hold_what_the_caller_started_what_lies_in_its_project_and_everything() {

@@ -14,7 +14,7 @@ use crate::remote::protocol::{SendRequest, StopRequest};
 use crate::remote::send::Recipient;
 use crate::report::live_target::LiveTarget;
 use crate::report::wait::WaitFor;
-use crate::store::SessionRow;
+use store::SessionRow;
 use types::{Moment, ProcessId};
 
 /// How long a message may take to be proved delivered.

@@ -15,10 +15,10 @@ use super::rules;
 use super::scope::{Caller, Scope, depth};
 use super::tools::{Meant, StartedHere, Tools};
 use crate::launch::resume::Resumable;
-use crate::store::{SessionRow, View};
 use agents::Agent;
 use agents::registry;
 use os::clock::{Clock, SystemClock};
+use store::{SessionRow, View};
 use types::{Ids, ProcessId, RandomIds, SessionId, StartTime, Timestamp};
 
 /// How long a repeated call waits for the session that the first call is starting.

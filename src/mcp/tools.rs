@@ -19,12 +19,12 @@ use crate::launch::Origin;
 use crate::report::find::{FindError, find};
 use crate::report::live_target::LiveTarget;
 use crate::report::open::OpenStore;
-use crate::session::lookup::{Found, LookupError};
-use crate::store::{self, SessionRow, View};
 use agents::Foreign;
 use config::McpConfig;
 use os::home::Home;
 use pty::process::Processes;
+use store::session::lookup::{Found, LookupError};
+use store::{self, SessionRow, View};
 use types::{ProcessId, RunId, SessionId};
 
 /// How often sessions are ended whose wrapper has vanished.

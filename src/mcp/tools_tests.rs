@@ -19,11 +19,11 @@ use crate::remote::protocol::{
 };
 use crate::remote::send::{Recipient, SendError};
 use crate::report::wait::{WaitError, WaitFor, Waited};
-use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart};
-use crate::session::state::Ending;
-use crate::store::{NewRun, Realm, Store, Workspace};
 use agents::dialog::Choice;
 use pty::process::SystemProcesses;
+use store::session::lifecycle::{self, Binding, ConversationStart, RunStart};
+use store::session::state::Ending;
+use store::{NewRun, Realm, Store, Workspace};
 use types::{
     Activity, AgentSessionId, Delivery, EvidenceKind, Ids, LiveState, Moment, Pid, RandomIds, StartTime,
     Timestamp,

@@ -15,10 +15,6 @@ use relay::{Call, CallEnd, Observer, Peer, Transport};
 use super::served::{NamelessRuns, SOON, ServedSessions, counted_under};
 use super::settings::{ProxySettings, RouteSettings};
 use crate::forward;
-use crate::session::journal::{self, CallJournal};
-use crate::session::proxied::{self, Fate};
-use crate::session::{publish, quota};
-use crate::store::{Store, Tx};
 use agents::meter::proxied::ProxiedCall;
 use agents::meter::quota::QuotaReport;
 use agents::meter::record::{ApiError, Usage};
@@ -28,6 +24,10 @@ use config::Config;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
 use pty::process::{Processes, SystemProcesses};
+use store::session::journal::{self, CallJournal};
+use store::session::proxied::{self, Fate};
+use store::session::{publish, quota};
+use store::{Store, Tx};
 use types::event::Source;
 use types::{AgentSessionId, CallKind, Pid, RandomIds, RunId, SessionId, Timestamp, Utilization};
 use types::{Evidence, EvidenceVerdict};
@@ -397,7 +397,7 @@ impl Book {
     /// Calls of a worker before this one, which was killed. Where the store refuses, the next command takes them in.
     fn take_in_left(&mut self) {
         let now = SystemClock.now();
-        let opened = Store::open(&self.home, now).map_err(crate::session::Error::from);
+        let opened = Store::open(&self.home, now).map_err(store::session::Error::from);
         let taken = opened.and_then(|mut store| {
             let taken = journal::take_in(&mut store, &self.home, now)?;
             self.store = Some(store);
@@ -440,7 +440,7 @@ impl Book {
         let batch: Vec<&Entry> = self.pending.iter().take(BATCH).collect();
         let (run, noted, served) = (self.run, &self.noted, &self.served);
         let (mut callers, mut fates) = (Vec::new(), Vec::new());
-        let written: Result<Vec<AgentSessionId>, crate::session::Error> = store.write(|tx| {
+        let written: Result<Vec<AgentSessionId>, store::session::Error> = store.write(|tx| {
             let mut newly = Vec::new();
             for Entry { call, quotas, peer, .. } in &batch {
                 if let Some(served) = served {
@@ -497,7 +497,7 @@ impl Book {
 }
 
 /// Whether a call is of a conversation that its run was not in yet, as far as is known.
-fn is_elsewhere(tx: &Tx<'_>, run: RunId, fate: Fate) -> Result<bool, crate::session::Error> {
+fn is_elsewhere(tx: &Tx<'_>, run: RunId, fate: Fate) -> Result<bool, store::session::Error> {
     Ok(match fate {
         Fate::Waiting => true,
         Fate::Recorded(session) => match tx.session(session)? {
@@ -518,8 +518,7 @@ impl Book {
             if self.callers.contains(&(conversation.clone(), pid)) {
                 continue;
             }
-            let noted: Result<bool, crate::store::Error> =
-                store.write(|tx| tx.note_caller(run, &conversation, pid));
+            let noted: Result<bool, store::Error> = store.write(|tx| tx.note_caller(run, &conversation, pid));
             match noted {
                 Ok(true) => {
                     self.callers.insert((conversation, pid));
@@ -538,7 +537,7 @@ fn note(
     run: RunId,
     at: Timestamp,
     conversation: &AgentSessionId,
-) -> Result<(), crate::session::Error> {
+) -> Result<(), store::session::Error> {
     let evidence = Evidence {
         at,
         source: "proxy".to_owned(),

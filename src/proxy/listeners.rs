@@ -13,10 +13,10 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
 
 use super::settings::ProxySettings;
-use crate::store::Realm;
 use os::file::{create_private, entries, read_at_most};
 use os::home::Home;
 use pty::process::Processes;
+use store::Realm;
 use types::{Pid, ProcessId, RunId, StartTime, Timestamp};
 
 const MAX_BYTES: u64 = 64 << 10;

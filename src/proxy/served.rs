@@ -9,12 +9,12 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use super::settings::{ProxySettings, RouteSettings};
-use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart};
-use crate::session::state::Ending;
-use crate::session::{Error, proxied};
-use crate::store::{Exit, NewRun, Realm, Store, Tx, Workspace};
 use agents::meter::proxied::ProxiedCall;
 use os::home::Home;
+use store::session::lifecycle::{self, Binding, ConversationStart, RunStart};
+use store::session::state::Ending;
+use store::session::{Error, proxied};
+use store::{Exit, NewRun, Realm, Store, Tx, Workspace};
 use types::{AgentSessionId, EvidenceKind, Ids, ProcessId, RandomIds, RunId, SessionId, Timestamp};
 use types::{Evidence, EvidenceVerdict};
 

@@ -10,9 +10,9 @@ use super::client::{Connection, RemoteError};
 use super::protocol::{FromHost, SendAnswer, SendRequest, ToHost};
 use super::text::{self, TextError};
 use crate::live::events::Cursor;
-use crate::store::{self, Claim, NewRequest, Realm, RequestRow, Store, View};
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
+use store::{self, Claim, NewRequest, Realm, RequestRow, Store, View};
 use types::{Delivery, Pid, ProcessId, RunId, SessionId, StartTime, Timestamp};
 
 /// The kind of these requests in the store.

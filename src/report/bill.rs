@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use crate::store::{self, BilledCalls, Seen, SessionRow, View};
+use store::{self, BilledCalls, Seen, SessionRow, View};
 use types::{CallKind, PicoDollars, Sums};
 
 /// The bill of a session that went through the proxy, at least in part.

@@ -6,8 +6,8 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use crate::budget::{Budget, Kind, Level, Only, Per, Standing, Subject, standing, standings};
-use crate::store::{self, Filter, SessionRow, Show, View};
 use agents::registry;
+use store::{self, Filter, SessionRow, Show, View};
 use types::Timestamp;
 
 /// Every budget: those of the calendar once, those of sessions for each that runs.

@@ -1,6 +1,6 @@
 //! How full a session's context is: in percent where the window of its model is certain, else in tokens.
 
-use crate::store::{self, View};
+use store::{self, View};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ContextFill {
@@ -31,9 +31,9 @@ impl ContextFill {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::ConversationStart;
-    use crate::session::testing::{World, usage};
     use agents::meter::record::Fact;
+    use store::session::lifecycle::ConversationStart;
+    use store::session::testing::{World, usage};
 
     #[test]
     fn the_latest_call_fills_the_window_of_its_model() {

@@ -9,14 +9,14 @@ use super::find::{FindError, find};
 use super::question::Question;
 use crate::launch::Origin;
 use crate::remote;
-use crate::session::lookup::Found;
-use crate::session::record::record;
-use crate::store::View;
 use agents::meter::form::Form;
 use agents::registry;
 use agents::transcript::{self, Cursor, Item, ItemKind, Page};
 use format::shell;
 use os::home::Home;
+use store::View;
+use store::session::lookup::Found;
+use store::session::record::record;
 use types::{Link, RunId, SessionRecord, Timestamp};
 
 /// Where the next page begins.

@@ -9,12 +9,12 @@ use serde_json::json;
 use super::bill::Bill;
 use super::list::RunawayRecord;
 use super::question::Question;
-use crate::session::quota_use::{QuotaUse, quota_uses};
-use crate::session::record::record;
-use crate::session::runaway::{Runaway, runaway_of};
-use crate::store::{self, SessionRow, View};
 use agents::Foreign;
 use config::RunawayLimits;
+use store::session::quota_use::{QuotaUse, quota_uses};
+use store::session::record::record;
+use store::session::runaway::{Runaway, runaway_of};
+use store::{self, SessionRow, View};
 use types::LIMIT_EVIDENCE;
 use types::{EndReason, PicoDollars, SessionId, SessionRecord, Timestamp};
 
@@ -252,10 +252,10 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::session::absorb::{Batch, absorb};
-    use crate::session::lifecycle::{self, ConversationStart};
-    use crate::session::testing::{World, binding, usage};
-    use crate::store::FileId;
+    use store::FileId;
+    use store::session::absorb::{Batch, absorb};
+    use store::session::lifecycle::{self, ConversationStart};
+    use store::session::testing::{World, binding, usage};
     use types::RunId;
 
     #[test]

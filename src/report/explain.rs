@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::session::record::record;
-use crate::store::{self, SessionRow, View};
+use store::session::record::record;
+use store::{self, SessionRow, View};
 use types::Evidence;
 use types::{AgentSessionId, Correlation, RunId, SessionId, StartReason, Timestamp};
 

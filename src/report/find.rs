@@ -2,11 +2,11 @@
 //! suggests names. The order of the search is [`lookup`]'s.
 
 use crate::launch::Origin;
-use crate::session::lookup::{self, Found, LookupError, Scan};
-use crate::store::{self, Filter, SessionRow, Show, View};
 use agents::Foreign;
 use agents::registry;
 use format::shell;
+use store::session::lookup::{self, Found, LookupError, Scan};
+use store::{self, Filter, SessionRow, Show, View};
 
 /// Why there is no one session to answer with.
 #[derive(Debug, thiserror::Error)]
@@ -144,8 +144,8 @@ mod tests {
 
     #[test]
     fn each_failure_has_its_own_error() {
-        use crate::session::lifecycle::ConversationStart;
-        use crate::session::testing::World;
+        use store::session::lifecycle::ConversationStart;
+        use store::session::testing::World;
 
         let mut world = World::new();
         for name in ["fix-auth", "docs"] {

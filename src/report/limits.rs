@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use crate::store::ReportedLimit;
+use store::ReportedLimit;
 use types::{PicoDollars, Timestamp, spelled};
 use usage::{CallSums, Spending};
 

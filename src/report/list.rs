@@ -11,10 +11,10 @@ use serde::Serialize;
 use super::budget::Marks;
 use super::state::{Asked, RunningSession};
 use crate::budget::{Budget, Standing};
-use crate::session::record::{open_time, records};
-use crate::session::runaway::{Runaway, runaway_of};
-use crate::store::{self, Filter, ListedSession, Sort, Store, View};
 use config::RunawayLimits;
+use store::session::record::{open_time, records};
+use store::session::runaway::{Runaway, runaway_of};
+use store::{self, Filter, ListedSession, Sort, Store, View};
 use types::{LiveState, SessionRecord, Status, Timestamp};
 
 /// The first sessions that match, and how many more there are.
@@ -245,8 +245,8 @@ impl SessionLine {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::ConversationStart;
-    use crate::session::testing::World;
+    use store::session::lifecycle::ConversationStart;
+    use store::session::testing::World;
 
     #[test]
     fn the_newest_are_listed_and_the_others_counted() {

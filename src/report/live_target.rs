@@ -1,8 +1,8 @@
 //! Where a live command (`attach`, `send`, `wait`, `stop`) goes: from the session that a person names to the run it is in now.
 
 use crate::remote::address;
-use crate::store::{self, RunRow, SessionRow, View};
 use os::home::Home;
+use store::{self, RunRow, SessionRow, View};
 use types::{RunId, SessionId};
 
 /// A session and what goes on in it.
@@ -53,9 +53,9 @@ pub fn where_it_runs(run: &RunRow) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::{self, ConversationStart, Transition};
-    use crate::session::state::{Ending, Exit};
-    use crate::session::testing::World;
+    use store::session::lifecycle::{self, ConversationStart, Transition};
+    use store::session::state::{Ending, Exit};
+    use store::session::testing::World;
     use types::{RandomIds, Timestamp, TransitionKind};
 
     #[test]

@@ -1,6 +1,6 @@
 //! Answers to the questions of commands and other callers about sessions: typed results, nothing printed.
 //!
-//! Each function reads the store through a [`View`](crate::store::View), so that one answer is one look at it. How an answer
+//! Each function reads the store through a [`View`](store::View), so that one answer is one look at it. How an answer
 //! is drawn (tables, JSON, CSV) is its caller's business.
 
 pub mod bill;

@@ -6,11 +6,11 @@ use anyhow::bail;
 
 use crate::forward::{self, Sinks};
 use crate::launch::{Origin, named_run, settings};
-use crate::store::{self, Store, View};
 use crate::track;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use os::log;
+use store::{self, Store, View};
 
 /// Longer than a START takes on a loaded machine (more than 0.5 s was seen with six busy processes on two cores); a run of another
 /// home is not waited for longer.
@@ -126,8 +126,8 @@ mod tests {
     /// A store with a session whose run has vanished, locked by another process.
     #[test]
     fn a_locked_store_is_read_without_waiting_for_its_writer() {
-        use crate::session::lifecycle::ConversationStart;
-        use crate::session::testing::World;
+        use store::session::lifecycle::ConversationStart;
+        use store::session::testing::World;
         let mut world = World::new();
         let (_, vanished) = world.start(ConversationStart::Fresh);
         let writer = world.another();

@@ -8,10 +8,10 @@ use serde::Serialize;
 use crate::launch::Origin;
 use crate::scan::Progress;
 use crate::search::{self, Hit, Query};
-use crate::store::{self, Store};
 use agents::registry;
 use agents::{Agent, FileOwner, SessionFile};
 use os::project::Project;
+use store::{self, Store};
 use types::Timestamp;
 
 /// A message, as programs get it.

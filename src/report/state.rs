@@ -12,10 +12,10 @@ use crate::launch::Origin;
 use crate::live::{UnhostedSession, state_from_files};
 use crate::remote::protocol::{FromHost, ToHost};
 use crate::remote::{Connection, address};
-use crate::store::{self, View};
 use agents::registry;
 use os::home::Home;
 use pty::process::SystemProcesses;
+use store::{self, View};
 use types::{Activity, AgentSessionId, LiveState, Pid, RunId, SessionRecord, Timestamp};
 
 /// How long all hosts together may take. They answer from memory, within a millisecond; this bounds one that is stopped.

@@ -12,7 +12,7 @@ use serde_json::Value;
 use super::context::ContextFill;
 use super::limits::windows;
 use crate::budget::{Budget, Standing, Subject, standings};
-use crate::store::{self, SpentBy, View};
+use store::{self, SpentBy, View};
 use types::{AgentSessionId, PicoDollars, Timestamp};
 
 const HOUR: i64 = 3_600_000;
@@ -382,8 +382,8 @@ mod tests {
 
     #[test]
     fn a_session_and_its_chain_over_clears() {
-        use crate::session::lifecycle::ConversationStart;
-        use crate::session::testing::{World, agent_session, usage};
+        use store::session::lifecycle::ConversationStart;
+        use store::session::testing::{World, agent_session, usage};
         use types::TransitionKind;
 
         let mut world = World::new();
@@ -433,8 +433,8 @@ mod tests {
 
     #[test]
     fn a_call_of_the_future_begins_no_window_of_now() {
-        use crate::session::lifecycle::ConversationStart;
-        use crate::session::testing::{World, usage};
+        use store::session::lifecycle::ConversationStart;
+        use store::session::testing::{World, usage};
 
         let mut world = World::new();
         let (_, started) = world.start(ConversationStart::Fresh);
@@ -458,8 +458,8 @@ mod tests {
     #[test]
     fn an_unknown_session_shows_only_budgets_that_apply_to_it() {
         use crate::budget::{Kind, Only, Per, Which};
-        use crate::session::lifecycle::ConversationStart;
-        use crate::session::testing::{World, agent_session, usage};
+        use store::session::lifecycle::ConversationStart;
+        use store::session::testing::{World, agent_session, usage};
 
         let root = tempfile::tempdir().unwrap();
         let folder = root.path().join("elsewhere");
@@ -506,9 +506,9 @@ mod tests {
 
     #[test]
     fn nothing_that_is_asked_goes_through_a_whole_table() {
-        use crate::session::testing::World;
+        use store::session::testing::World;
         let world = World::new();
-        for sql in crate::store::chain_queries() {
+        for sql in store::chain_queries() {
             let mut plan = world.store.sql().prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
             let count = plan.parameter_count();
             let steps =

@@ -8,9 +8,9 @@ use super::find::{self, FindError};
 use super::open;
 use crate::launch::stop::{self, CannotStop};
 use crate::launch::{Origin, lineage};
-use crate::store::{self, Realm, RunRow, SessionRow, Store, View};
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
+use store::{self, Realm, RunRow, SessionRow, Store, View};
 use types::{SessionId, Status};
 
 /// What became of one session.
@@ -178,9 +178,9 @@ fn stop_session(found: RunningSession, home: &Home, grace: Duration) -> Result<S
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::{ConversationStart, Transition, transition};
-    use crate::session::state::Exit;
-    use crate::session::testing::{World, binding};
+    use store::session::lifecycle::{ConversationStart, Transition, transition};
+    use store::session::state::Exit;
+    use store::session::testing::{World, binding};
     use types::TransitionKind;
 
     #[test]

@@ -3,12 +3,12 @@
 
 use super::list::SessionLine;
 use crate::launch::Origin;
-use crate::store::{self, Store};
 use agents::Agent;
 use agents::Foreign;
 use agents::meter::form::Followed;
 use agents::meter::title::Title;
 use agents::registry;
+use store::{self, Store};
 use types::AgentSessionId;
 
 /// How much of a session's conversation is read for its title: the first prompt is near its beginning.

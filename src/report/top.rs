@@ -17,8 +17,8 @@ use super::state::{Asked, RunningSession};
 use super::{budget, statusline::Amount};
 use crate::budget::{CurrentBudgets, Standing};
 use crate::remote::address;
-use crate::session::runaway::runaway_of;
-use crate::store::{self, ChainSpent, Filter, Show, Store, ToolRow, View};
+use store::session::runaway::runaway_of;
+use store::{self, ChainSpent, Filter, Show, Store, ToolRow, View};
 use types::{LiveState, RunId, Timestamp};
 
 /// The time whose tokens are counted: long enough that one call does not make a rate, short enough to show what goes on now.
@@ -183,10 +183,10 @@ fn rate(tokens: u64, started: Timestamp, now: Timestamp) -> u64 {
 mod tests {
     use super::*;
     use crate::launch::Origin;
-    use crate::session::lifecycle::{self, ConversationStart};
-    use crate::session::state::{Ending, Exit};
-    use crate::session::testing::World;
     use os::home::Home;
+    use store::session::lifecycle::{self, ConversationStart};
+    use store::session::state::{Ending, Exit};
+    use store::session::testing::World;
 
     #[test]
     fn a_rate_is_that_of_the_last_minutes() {

@@ -8,8 +8,8 @@ use super::list::SessionLine;
 use super::title;
 use crate::launch::Origin;
 use crate::scan::{self, ForeignSession, Scanner};
-use crate::store::{Filter, ListedSession, Show, Store, View};
 use agents::Foreign;
+use store::{Filter, ListedSession, Show, Store, View};
 use types::{AgentSessionId, Status};
 
 /// Those of a scan that belong to no session. What went on without codemie of a session's conversation is the session's.
@@ -147,7 +147,7 @@ pub fn record(session: &ForeignSession) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::store::StatusFilter;
+    use store::StatusFilter;
     use types::{PicoDollars, Timestamp};
     use usage::CallSums;
 

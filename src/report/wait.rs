@@ -18,12 +18,12 @@ use crate::live::events::{Cursor, Event};
 use crate::live::{UnhostedSession, UnhostedWatch};
 use crate::remote::protocol::{FromHost, Refused, ToHost, WaitAnswer, WaitRequest};
 use crate::remote::{Connection, RemoteError};
-use crate::store::{self, RunRow, SessionRow, Store};
 use agents::Agent;
 use agents::registry;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
+use store::{self, RunRow, SessionRow, Store};
 use types::{LiveState, Moment, SessionId, Timestamp};
 
 /// The longest wait by default: callers of MCP give up after a minute.
@@ -447,10 +447,10 @@ mod tests {
     use crate::remote::address;
     use crate::remote::frames::{Frame, Frames};
     use crate::remote::protocol::Welcome;
-    use crate::session::lifecycle::{self, ConversationStart};
-    use crate::session::state::{Ending, Exit};
-    use crate::session::testing::World;
-    use crate::store::Realm;
+    use store::Realm;
+    use store::session::lifecycle::{self, ConversationStart};
+    use store::session::state::{Ending, Exit};
+    use store::session::testing::World;
     use types::{Activity, Pid, RunId};
 
     /// A host that gives one answer, after a while, and ends.

@@ -13,8 +13,8 @@ use super::run::SortedRun;
 use super::strings::StringId;
 use super::{Error, Scanned, Scanner, readers};
 
-use crate::store::{Priced, View};
 use agents::meter::record::{Fact, Record, Usage};
+use store::{Priced, View};
 use types::AgentSessionId;
 use types::Span;
 use usage::CallSums;

@@ -52,7 +52,6 @@ use os::file::create_private;
 use os::file::{open_private, open_regular};
 use types::Timestamp;
 
-use crate::store::{self, View};
 use agents::meter::tail::Position;
 use call::{Call, FileNo, Sighting};
 pub use days::Days;
@@ -64,6 +63,7 @@ pub use read::Progress;
 use read::{FileOutcome, Job, ReadFiles};
 use rollup::{Rollup, Times};
 use run::{Reader, SortedRun, Writer};
+use store::{self, View};
 use strings::StringId;
 use sums::DailySum;
 use tree::{ReadPlan, Tree};

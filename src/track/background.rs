@@ -5,9 +5,9 @@ use std::path::Path;
 
 use super::begin::workspace;
 use super::plan::Plan;
-use crate::session::lifecycle::{self, ConversationStart, RunStart};
-use crate::session::{self};
-use crate::store::{NewRun, Realm, Surroundings, Tx};
+use store::session::lifecycle::{self, ConversationStart, RunStart};
+use store::session::{self};
+use store::{NewRun, Realm, Surroundings, Tx};
 use types::{AgentSessionId, Ids, ProcessId, RandomIds, SessionId, Timestamp};
 use types::{Evidence, EvidenceVerdict};
 

@@ -7,11 +7,11 @@ use uuid::Uuid;
 use super::plan::Plan;
 use super::receivers::Receivers;
 use crate::forward::{self, Sinks};
-use crate::session::lifecycle::{self, RunStart};
-use crate::session::{self};
-use crate::store::{NewRun, Realm, Store, Workspace};
 use os::project::Project;
 use pty::process::{Processes, SystemProcesses};
+use store::session::lifecycle::{self, RunStart};
+use store::session::{self};
+use store::{NewRun, Realm, Store, Workspace};
 use types::{Ids, Pid, ProcessId, RandomIds, SessionId, StartTime};
 
 /// Commits the START, with all that is known of the run. Returns its session, and where its events are sent.

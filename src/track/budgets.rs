@@ -8,10 +8,10 @@ use jiff::tz::TimeZone;
 use super::clock::Moment;
 use super::notify::{Alarm, Notifier};
 use crate::budget::{CurrentBudgets, Level, Standing, Subject, crossed, standings};
-use crate::session;
-use crate::session::runaway::{is_first_report, runaway_of};
-use crate::store::Store;
 use os::home::Home;
+use store::Store;
+use store::session;
+use store::session::runaway::{is_first_report, runaway_of};
 use types::SessionId;
 
 /// Calls come in bursts; nobody reads faster than this.

@@ -5,10 +5,10 @@ use std::time::{Duration, Instant};
 
 use super::clock::RunClock;
 use super::follow::{Follower, News, read_title};
-use crate::session;
-use crate::store::Store;
 use agents::Trail;
 use os::file::Stamp;
+use store::Store;
+use store::session;
 use types::{AgentSessionId, SessionId};
 
 /// The agents write late: a session just departed from is read with every look until its files have been quiet for this long.

@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::session::state::{Ending, Exit};
-use crate::store::{Error, View};
 use os::file::create_private;
 use os::file::{entries, modified, read_at_most};
 use os::home::Home;
+use store::session::state::{Ending, Exit};
+use store::{Error, View};
 use types::EndReason;
 use types::RunId;
 use types::Timestamp;

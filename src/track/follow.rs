@@ -14,10 +14,10 @@ use agents::meter::line::{LineFacts, Lines};
 use os::file::FileId;
 use types::Timestamp;
 
-use crate::session::absorb::{Absorbed, Batch, absorb};
-use crate::session::{Error, quota};
-use crate::store::{self, Priced, Store};
 use agents::meter::record::Fact;
+use store::session::absorb::{Absorbed, Batch, absorb};
+use store::session::{Error, quota};
+use store::{self, Priced, Store};
 use types::{AgentSessionId, SessionId};
 
 /// How often a batch is tried again because another reader was faster.

@@ -9,9 +9,6 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::{Follower, News};
-use crate::session::lifecycle::{self, Binding, ConversationStart};
-use crate::session::testing::World;
-use crate::store::Store;
 use agents::Trail;
 use agents::claude::files::{ClaudeFiles, session_id};
 use agents::claude::trail::ClaudeTrail;
@@ -19,6 +16,9 @@ use agents::codex::files::{CodexFiles, thread_of};
 use agents::codex::trail::CodexTrail;
 use agents::gemini::files::GeminiFiles;
 use agents::gemini::trail::GeminiTrail;
+use store::Store;
+use store::session::lifecycle::{self, Binding, ConversationStart};
+use store::session::testing::World;
 use types::EvidenceKind;
 use types::Timestamp;
 use types::{AgentSessionId, SessionId};
@@ -272,7 +272,7 @@ fn play(recording: &Recording, seed: u64) {
             let session = world.store.write(|tx| {
                 let started = lifecycle::start(tx, *at, ids, &begin)?;
                 lifecycle::bind(tx, *at, ids, started.session, &binding)?;
-                Ok::<_, crate::session::Error>(started.session)
+                Ok::<_, store::session::Error>(started.session)
             });
             (id, session.unwrap(), *at)
         })
@@ -324,7 +324,7 @@ fn scan(recording: &Recording, root: &Path, world: &mut World) {
     let truth = recording.truth.iter().filter(|(_, spent)| spent[0] > 0);
     let expected: BTreeMap<_, _> = truth.map(|(id, spent)| (id.0.clone(), *spent)).collect();
     assert_eq!(spent(root, None), expected, "{}", recording.name);
-    let foreign = world.store.read(|view| Ok::<_, crate::store::Error>(spent(root, Some(view))));
+    let foreign = world.store.read(|view| Ok::<_, store::Error>(spent(root, Some(view))));
     assert_eq!(foreign.unwrap(), BTreeMap::new(), "{}", recording.name);
 }
 

@@ -6,10 +6,10 @@ use std::process::{Command, Stdio};
 
 use super::HeadLog;
 use crate::report::usage::{UsageReport, commits_named, uncommitted};
-use crate::session::lifecycle::ConversationStart;
-use crate::session::testing::{World, usage};
 use os::calendar::LocalClock;
 use os::clock::{Clock, SystemClock};
+use store::session::lifecycle::ConversationStart;
+use store::session::testing::{World, usage};
 use types::Span;
 use types::{PicoDollars, SessionId, Timestamp};
 use usage::{By, UsageQuery};
@@ -40,7 +40,7 @@ struct Scene {
 struct AgentSeat {
     session: SessionId,
     heads: HeadLog,
-    unread: Vec<crate::store::Priced>,
+    unread: Vec<store::Priced>,
 }
 
 /// The script runs on a machine with git.
@@ -132,7 +132,7 @@ impl Scene {
         self.world.feed(session, inode, &calls);
         for call in &calls {
             if let Some(place) = self.agents[agent].heads.at(call.record.at) {
-                let note = |tx: &crate::store::Tx<'_>| {
+                let note = |tx: &store::Tx<'_>| {
                     tx.set_call_place(session, &call.record.key, place.branch.as_deref(), &place.head)
                 };
                 self.world.store.write(note).unwrap();

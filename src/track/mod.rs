@@ -41,11 +41,11 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::Duration;
 
-use crate::session::state::{Ending, Exit};
 use os::home::Home;
 use pty::ProgramEnd;
 use pty::tap::Tap;
 use shared::SharedRun;
+use store::session::state::{Ending, Exit};
 use timers::Wake;
 use types::{Pid, RunId, Timestamp};
 

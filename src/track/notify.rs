@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use crate::live::events::EventLog;
 use crate::live::{UnhostedSession, UnhostedWatch};
-use crate::store::Surroundings;
 use config::Notify;
 use os::home::own_var;
 use pty::process::SystemProcesses;
+use store::Surroundings;
 use types::{LiveState, Moment, SessionId, Timestamp};
 
 /// Commands that run at once. A person reads one after the other; more is a loop.

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use super::notify::Notifier;
 use super::version;
 use crate::forward::Sinks;
-use crate::session::lifecycle::ConversationStart;
-use crate::session::lineage::Lineage;
-use crate::session::names;
-use crate::store::Surroundings;
 use agents::Trail;
 use os::home::Home;
+use store::Surroundings;
+use store::session::lifecycle::ConversationStart;
+use store::session::lineage::Lineage;
+use store::session::names;
 use types::Evidence;
 use types::{AgentSessionId, RunId, SessionId, Timestamp};
 

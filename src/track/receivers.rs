@@ -2,8 +2,8 @@
 //! it.
 
 use crate::forward::{Hint, Sender, Sinks, Target, register};
-use crate::store::{SinkRow, Store};
 use os::home::Home;
+use store::{SinkRow, Store};
 
 #[derive(Debug, Default)]
 pub(super) struct Receivers {

@@ -15,14 +15,14 @@ use super::plan::{Plan, RunNews};
 use super::sessions::{FileChange, Sessions};
 use super::version;
 use super::writer::StoreWriter;
-use crate::session::lifecycle::{self, BindResult, Binding, ConversationStart, Transition};
-use crate::session::neighbours::maker_by_runs;
-use crate::session::publish::publish;
-use crate::session::{self};
-use crate::store::{self, Store, Tx};
 use agents::correlate::{Correlator, Decision, Fork, Maker, Method, Signal};
 use config::prices::price_list;
 use pty::process::{Processes, SystemProcesses};
+use store::session::lifecycle::{self, BindResult, Binding, ConversationStart, Transition};
+use store::session::neighbours::maker_by_runs;
+use store::session::publish::publish;
+use store::session::{self};
+use store::{self, Store, Tx};
 use types::{AgentSessionId, EvidenceKind, Pid, ProcessId, RandomIds, Timestamp, TransitionKind};
 
 pub(super) struct Recorder {

@@ -11,8 +11,6 @@ use pricing::PriceList;
 use super::exit_note;
 use super::follow::{Follower, News, read_title};
 use crate::remote::address;
-use crate::session::{self, publish::publish};
-use crate::store::{self, Realm, RunRow, SessionRow, Store, View};
 use agents::Trail;
 use agents::registry;
 use config::prices::price_list;
@@ -20,6 +18,8 @@ use os::clock::{Clock, SystemClock};
 use os::file::modified;
 use os::home::{Home, own_var};
 use pty::process::{Processes, SystemProcesses};
+use store::session::{self, publish::publish};
+use store::{self, Realm, RunRow, SessionRow, Store, View};
 use types::{Pid, Timestamp};
 
 /// How long after a session was broken off its files are looked at. Codex and Gemini are started by a launcher: where that is
@@ -145,9 +145,9 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
-    use crate::store::{NewRun, Surroundings, Workspace};
     use pty::process::Processes;
+    use store::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
+    use store::{NewRun, Surroundings, Workspace};
     use types::EvidenceKind;
     use types::TransitionKind;
     use types::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
@@ -236,7 +236,7 @@ mod tests {
         let mut killed = killed();
         recover(&mut killed.store, &killed.home).unwrap();
         assert_eq!(killed.recorded(), [(2, true), (1, true)]);
-        crate::session::testing::check(killed.store.sql());
+        store::session::testing::check(killed.store.sql());
     }
 
     #[test]
@@ -292,7 +292,7 @@ mod tests {
             recover(&mut killed.store, &killed.home).unwrap();
             assert_eq!(killed.recorded(), [(2, true), (2, true)]);
         }
-        crate::session::testing::check(killed.store.sql());
+        store::session::testing::check(killed.store.sql());
     }
 
     #[test]

@@ -18,16 +18,16 @@ use super::shared::SharedRun;
 use super::summary::{Summary, record_of, run_total, still_running};
 use super::timers::{Scope, Wake};
 use crate::live::UnhostedSession;
-use crate::session::import::found;
-use crate::session::lifecycle;
-use crate::session::state::{Ending, Exit};
-use crate::store::Store;
 use agents::correlate::{SETTLE, Signal};
 use agents::registry;
 use os::log;
 use os::watch::{Change, Watch};
 use pty::detached;
 use pty::process::SystemProcesses;
+use store::Store;
+use store::session::import::found;
+use store::session::lifecycle;
+use store::session::state::{Ending, Exit};
 use types::{Pid, SessionId, Timestamp};
 
 /// A database log longer than this is moved into the database by a run that has the time: the next process that opens the

@@ -8,11 +8,6 @@ use std::sync::{Arc, Mutex};
 use super::super::clock::testing::ManualClock;
 use super::super::writer::RETRY;
 use super::*;
-use crate::session;
-use crate::session::lifecycle::ConversationStart;
-use crate::session::lineage::Lineage;
-use crate::session::state::Phase;
-use crate::store::{Filter, SessionRow, Surroundings};
 use agents::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry};
 use agents::meter::line::{Harvest, Lines, Unreadable};
 use agents::meter::record::{Fact, Record, Tool, Usage};
@@ -20,6 +15,11 @@ use agents::{Seen, Trail};
 use os::home::Home;
 use pricing::tier::Tier;
 use pty::process::Processes;
+use store::session;
+use store::session::lifecycle::ConversationStart;
+use store::session::lineage::Lineage;
+use store::session::state::Phase;
+use store::{Filter, SessionRow, Surroundings};
 use types::EndReason;
 use types::RunId;
 use types::{AgentSessionId, Ids, ProcessId, RandomIds};
@@ -231,7 +231,7 @@ impl Scene {
 
     fn check(&self) {
         let store = Store::open(&self.home, self.clock.now().wall).unwrap();
-        crate::session::testing::check(store.sql());
+        store::session::testing::check(store.sql());
     }
 }
 

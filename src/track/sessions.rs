@@ -10,10 +10,10 @@ use super::clock::{Moment, RunClock};
 use super::departed::DepartedSession;
 use super::follow::{Follower, News, read_title};
 use super::pending::PendingWrite;
-use crate::session;
-use crate::store::Store;
 use agents::Trail;
 use agents::correlate::{Correlator, Signal};
+use store::Store;
+use store::session;
 use types::{AgentSessionId, ProcessId, SessionId};
 
 pub(super) struct Sessions {

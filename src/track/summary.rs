@@ -3,10 +3,10 @@
 use crate::budget::Standing;
 use crate::forward::Sender;
 use crate::remote::address;
-use crate::session::{self, record::record};
-use crate::store::{RunRow, Store};
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
+use store::session::{self, record::record};
+use store::{RunRow, Store};
 use types::{PicoDollars, SessionId, SessionRecord, Timestamp};
 
 #[derive(Debug, Default)]
@@ -84,9 +84,9 @@ pub(super) fn run_total(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::session::lifecycle::{self, ConversationStart};
-    use crate::session::state::{Ending, Exit};
-    use crate::session::testing::World;
+    use store::session::lifecycle::{self, ConversationStart};
+    use store::session::state::{Ending, Exit};
+    use store::session::testing::World;
     use types::{Pid, RunId};
 
     #[test]

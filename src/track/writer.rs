@@ -10,9 +10,9 @@ use std::time::{Duration, Instant};
 use super::pending::PendingWrite;
 use super::receivers::Receivers;
 use crate::forward::{Hint, Sender, Sinks};
-use crate::session;
-use crate::store::Store;
 use os::home::Home;
+use store::Store;
+use store::session;
 use types::SessionId;
 
 /// How often a store that was busy or full is tried again.
@@ -180,7 +180,7 @@ impl StoreWriter {
 mod tests {
     use super::super::pending::WriteContent;
     use super::*;
-    use crate::store::Error;
+    use store::Error;
     use types::{Ids, RandomIds, Timestamp};
 
     fn version(name: &str) -> PendingWrite {

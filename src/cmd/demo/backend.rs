@@ -15,7 +15,6 @@ use tokio::sync::watch;
 use super::super::browser;
 use crate::forward::http::Http;
 use crate::forward::{Credential, Identity, Native, post};
-use crate::store::{Outgoing, Store};
 use agents::registry;
 use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, router};
 use backend::sqlite::Sqlite;
@@ -27,6 +26,7 @@ use os::clock::{Clock, SystemClock};
 use os::file::{read_at_most, text_at_most};
 use os::home::{Home, own_var};
 use pty::detached;
+use store::{Outgoing, Store};
 use types::SessionRecord;
 
 /// The hidden command that the detached process runs.
@@ -88,7 +88,7 @@ pub(super) fn send_events(
                 events.extend(view.outgoing_of(row.n)?);
             }
         }
-        Ok::<_, crate::store::Error>(events)
+        Ok::<_, store::Error>(events)
     })?;
     let address = embedded.address.parse().context("no address")?;
     let sink = Native::new(&address, Credential::Given(Secret::new(&embedded.token)), identity);

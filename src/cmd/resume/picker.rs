@@ -20,7 +20,6 @@ use crate::report::open::open;
 use crate::report::state::Asked;
 use crate::report::title;
 use crate::report::unwrapped;
-use crate::store::{Filter, ListedSession, Sort, Store};
 use agents::registry;
 use format::output::table::padded;
 use format::output::{Colour, Style};
@@ -28,6 +27,7 @@ use format::text::shorten;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use os::project;
+use store::{Filter, ListedSession, Sort, Store};
 use types::{Status, Timestamp};
 use unicode_width::UnicodeWidthStr;
 
@@ -356,8 +356,8 @@ mod tests {
 
     #[test]
     fn only_conversations_of_agents_that_people_start_are_offered() {
-        use crate::session::lifecycle::{ConversationStart, RunStart};
-        use crate::session::testing::World;
+        use store::session::lifecycle::{ConversationStart, RunStart};
+        use store::session::testing::World;
         let mut world = World::new();
         for (agent, conversation, offered) in [
             ("claude", Some("a"), true),

@@ -10,13 +10,13 @@ use crate::cmd::session_text;
 use crate::forward::Sinks;
 use crate::launch::{Detour, Through};
 use crate::proxy::Companion;
-use crate::session::record::open_time;
-use crate::store::{self, Store, View};
 use crate::track::RunTotal;
 use format::shell;
 use format::text::shorten;
 use os::home::Home;
 use pricing::unpriced;
+use store::session::record::open_time;
+use store::{self, Store, View};
 use types::PicoDollars;
 use types::SessionRecord;
 use types::Timestamp;
@@ -244,12 +244,12 @@ mod tests {
 
     use super::*;
     use crate::cmd::session_text::sample;
-    use crate::session::absorb::{Batch, absorb};
-    use crate::session::lifecycle::{self, ConversationStart};
-    use crate::session::record::record;
-    use crate::session::state::{Ending, Exit};
-    use crate::session::testing::{World, agent_session, binding, usage};
-    use crate::store::FileId;
+    use store::FileId;
+    use store::session::absorb::{Batch, absorb};
+    use store::session::lifecycle::{self, ConversationStart};
+    use store::session::record::record;
+    use store::session::state::{Ending, Exit};
+    use store::session::testing::{World, agent_session, binding, usage};
     use types::{RunId, SessionId};
 
     const WIDE: usize = 200;

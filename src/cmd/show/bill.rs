@@ -5,8 +5,8 @@ use jiff::tz::TimeZone;
 use super::super::session_text::{Sheet, cost, date, number};
 use crate::report::bill::{Bill, BilledSum};
 use crate::report::details::SessionDetails;
-use crate::session::quota_use::QuotaUse;
 use format::output::table::{Column, Table};
+use store::session::quota_use::QuotaUse;
 use types::Utilization;
 
 /// What the transcript holds, and below it what only the proxy saw, by kind.

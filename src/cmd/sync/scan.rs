@@ -11,10 +11,10 @@ use crate::forward::foreign::life;
 use crate::forward::http::Http;
 use crate::forward::{DeliveryCount, Identity, Sinks, post};
 use crate::progress::Bar;
-use crate::store::{Outgoing, Store};
 use format::counted;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::{Outgoing, Store};
 
 /// Events held at a time; one conversation may be more.
 const AT_ONCE: usize = 5000;

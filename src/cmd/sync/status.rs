@@ -7,13 +7,13 @@ use serde_json::json;
 
 use crate::cmd::session_text::{Sheet, date};
 use crate::forward::{Sinks, register};
-use crate::store::{Error, Fate, SinkCount, SinkRow, Store};
 use config::Delivery;
 use format::counted;
 use format::output::{Colour, Style, json};
 use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use store::{Error, Fate, SinkCount, SinkRow, Store};
 
 /// Dead letters that are named; the rest are counted.
 const NAMED: usize = 20;

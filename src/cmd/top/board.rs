@@ -264,7 +264,7 @@ pub(super) mod tests {
     use super::*;
     use crate::report::context::ContextFill;
     use crate::report::list::SessionLine;
-    use crate::store::{ListedSession, PicoDollars};
+    use store::{ListedSession, PicoDollars};
     use types::{LiveState, Status};
 
     pub(in crate::cmd::top) const NOW: Timestamp = Timestamp(1_794_830_400_000);

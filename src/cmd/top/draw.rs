@@ -547,8 +547,8 @@ mod tests {
     use super::*;
     use crate::cmd::hostile;
     use crate::report::details::Chain;
-    use crate::session::runaway::Runaway;
-    use crate::store::{ChainSpent, PicoDollars, ToolRow};
+    use store::session::runaway::Runaway;
+    use store::{ChainSpent, PicoDollars, ToolRow};
 
     fn details() -> TopDetails {
         let tool = |ok| ToolRow { at: NOW, name: "Edit".into(), ok, file: Some("/w/src/lib.rs".into()) };

@@ -7,7 +7,7 @@ use super::message::{
     pair, text,
 };
 use super::{nanos, scope};
-use crate::store::Outgoing;
+use store::Outgoing;
 
 pub(super) fn of(events: &[Outgoing], resource: Resource) -> ExportLogs {
     let log_records = events.iter().map(record).collect();

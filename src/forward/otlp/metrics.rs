@@ -8,8 +8,8 @@ use super::message::{
     ResourceMetrics, ScopeMetrics, Sum, pair, text,
 };
 use super::{nanos, scope};
-use crate::store::{Error, ModelSum, Outgoing, SessionRow, ToolSum, View};
 use agents::registry;
+use store::{Error, ModelSum, Outgoing, SessionRow, ToolSum, View};
 use types::Timestamp;
 use types::plain;
 

@@ -17,8 +17,8 @@ use super::answer::{self, Answer, Verdict};
 use super::http::{Encoding, Request, join};
 use super::identity::Identity;
 use super::sink::Sink;
-use crate::store::{Error, Outgoing, View};
 use config::delivery::{self, Secret};
+use store::{Error, Outgoing, View};
 use types::Timestamp;
 
 /// A collector's name as a sink.

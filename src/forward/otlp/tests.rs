@@ -7,8 +7,8 @@ use opentelemetry_proto::tonic::metrics::v1::{AggregationTemporality, metric::Da
 use prost::Message;
 
 use super::*;
-use crate::session::lifecycle::ConversationStart;
-use crate::session::testing::{World, usage};
+use store::session::lifecycle::ConversationStart;
+use store::session::testing::{World, usage};
 
 fn otlp() -> Otlp {
     let endpoint = Url::parse("http://h:4318").unwrap();

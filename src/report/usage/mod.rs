@@ -11,13 +11,13 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::scan::Scanner;
-use crate::store::{self, Filter, Show, View};
 use agents::Agent;
 use agents::demo::Demo;
 use commits::CommitFinder;
 use os::calendar::LocalClock;
 use os::home::Home;
 use os::project::head;
+use store::{self, Filter, Show, View};
 use types::Span;
 use types::Timestamp;
 use usage::{By, Numbers, Tally, UsageFilter, UsageQuery, UsageRow, tally};

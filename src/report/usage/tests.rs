@@ -1,8 +1,8 @@
 use std::collections::BTreeMap;
 
 use super::*;
-use crate::session::lifecycle::{ConversationStart, bind};
-use crate::session::testing::{World, binding};
+use store::session::lifecycle::{ConversationStart, bind};
+use store::session::testing::{World, binding};
 use types::{PicoDollars, RunId, Timestamp};
 use usage::Order;
 use usage::{CallSums, Owner, OwnerSession, Place, Portion};

@@ -1,13 +1,13 @@
 //! Scans beside a store: calls that a session owns are counted there, the others are foreign.
 
 use super::*;
-use crate::session::absorb::{Batch, absorb};
-use crate::session::lifecycle::{self, Binding, ConversationStart};
-use crate::session::testing::World;
-use crate::store::{PicoDollars, Priced};
 use agents::meter::record::{Fact, Record, Usage};
 use os::file::FileId;
 use pricing::tier::Tier;
+use store::session::absorb::{Batch, absorb};
+use store::session::lifecycle::{self, Binding, ConversationStart};
+use store::session::testing::World;
+use store::{PicoDollars, Priced};
 use types::EvidenceKind;
 use types::Tokens;
 use types::{AgentSessionId, SessionId};

@@ -1,7 +1,7 @@
 //! The counting mistakes that other tools made, each by name.
 
 use super::*;
-use crate::store::PicoDollars;
+use store::PicoDollars;
 
 fn one_row(stage: &Stage) -> UsageRow {
     let mut rows = stage.scan().rows(By::Agent);

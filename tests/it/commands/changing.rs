@@ -3,8 +3,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
-use codemie::session::lifecycle::RunStart;
 use serde_json::{Value, json};
+use store::session::lifecycle::RunStart;
 
 use super::{DAY, World};
 use crate::sandbox::{CODEMIE, TOOLS, output_of};

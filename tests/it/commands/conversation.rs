@@ -5,8 +5,8 @@ use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use codemie::session::lifecycle::RunStart;
 use serde_json::{Value, json};
+use store::session::lifecycle::RunStart;
 
 use super::World;
 

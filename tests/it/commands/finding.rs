@@ -9,7 +9,7 @@ use super::{Run, World, assert_left_by, assert_restored};
 use crate::sandbox::CODEMIE;
 use crate::support::pty::{Start, Terminal};
 use agents::meter::title::Title;
-use codemie::session::lifecycle::RunStart;
+use store::session::lifecycle::RunStart;
 
 const IDS: [&str; 3] = [
     "7a276c6b-d81e-4000-8000-000000000001",
@@ -314,7 +314,7 @@ fn a_list_is_narrowed_by_words_and_filters_and_sorted() {
     let mut again = World::begin("x");
     again.name = None;
     again.conversation =
-        codemie::session::lifecycle::ConversationStart::Named(types::AgentSessionId(IDS[0].into()));
+        store::session::lifecycle::ConversationStart::Named(types::AgentSessionId(IDS[0].into()));
     let again = finding.world.start_as(&again);
     assert_eq!(names(&mut finding, &[])[0], "fix-auth");
     finding.world.end(again, 0);

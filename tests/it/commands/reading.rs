@@ -3,8 +3,8 @@
 use std::process::Stdio;
 
 use codemie::cli::{CommandLine, parse};
-use codemie::session::lifecycle::{ConversationStart, RunStart};
 use serde_json::json;
+use store::session::lifecycle::{ConversationStart, RunStart};
 use types::Timestamp;
 use types::{AgentSessionId, Ids as _, RandomIds};
 use types::{Evidence, EvidenceVerdict};
@@ -134,10 +134,8 @@ fn the_list_fits_the_terminal_and_is_coloured_only_there() {
     world.call(failed, "m1", "claude-sonnet-4-5", Some(2_000_000_000));
     world.end(failed, 3);
     world.start("claude-2611160731.2");
-    let gone = RunStart {
-        run: codemie::store::NewRun { wrapper: gone(), ..World::begin("x").run },
-        ..World::begin("lost")
-    };
+    let gone =
+        RunStart { run: store::NewRun { wrapper: gone(), ..World::begin("x").run }, ..World::begin("lost") };
     world.start_as(&gone);
 
     let on = |columns: u16, more: &[(&str, &str)]| {
@@ -175,10 +173,8 @@ fn the_list_fits_the_terminal_and_is_coloured_only_there() {
 fn what_vanished_is_ended_before_anything_is_told() {
     let mut world = World::new();
     let begin = World::begin("lost");
-    let lost = world.start_as(&RunStart {
-        run: codemie::store::NewRun { wrapper: gone(), ..begin.run.clone() },
-        ..begin
-    });
+    let lost =
+        world.start_as(&RunStart { run: store::NewRun { wrapper: gone(), ..begin.run.clone() }, ..begin });
     let record = world.json(&["show", "lost", "--json"]);
     assert_eq!((&record["status"], &record["endReason"]), (&json!("interrupted"), &json!("crash")));
     let published = std::fs::read_to_string(world.published(lost.session)).unwrap();

@@ -363,7 +363,7 @@ fn the_local_store_is_shown_and_followed_until_interrupted() {
 #[test]
 fn the_demonstration_is_no_cost_unless_it_is_all_there_is() {
     let mut world = World::new();
-    let begin = codemie::session::lifecycle::RunStart {
+    let begin = store::session::lifecycle::RunStart {
         agent: "demo".into(),
         local_only: true,
         ..World::begin("play")

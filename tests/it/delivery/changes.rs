@@ -3,9 +3,9 @@
 use std::time::{Duration, Instant};
 
 use codemie::forward::{Drain, Idle, Pace, needs_delivery};
-use codemie::session::lifecycle::{ConversationStart, RunStart};
-use codemie::store::{Realm, Store};
 use serde_json::Value;
+use store::session::lifecycle::{ConversationStart, RunStart};
+use store::{Realm, Store};
 use types::AgentSessionId;
 use types::Timestamp;
 

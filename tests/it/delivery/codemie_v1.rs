@@ -4,9 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
 use codemie::forward::{Drain, Idle, Pace};
-use codemie::session::lifecycle;
 use os::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
+use store::session::lifecycle;
 use types::Timestamp;
 
 use super::sinks;

@@ -172,7 +172,7 @@ fn the_demos_sessions_are_sent_nowhere() {
     let (receiver, ledger) = honest();
     let mut world = World::new();
     sinks(&world, &backend(&receiver));
-    let begin = codemie::session::lifecycle::RunStart {
+    let begin = store::session::lifecycle::RunStart {
         agent: "demo".into(),
         local_only: true,
         ..World::begin("play")

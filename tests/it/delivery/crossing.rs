@@ -1,8 +1,8 @@
 //! Two at once: a command and a batch on its way, two tokens, two addresses, two receivers, a backend that comes late.
 
 use codemie::forward::{Drain, Idle, Pace};
-use codemie::store::Store;
 use os::home::Home;
+use store::Store;
 
 use super::changes::names;
 use super::play::Play;

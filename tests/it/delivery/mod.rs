@@ -16,9 +16,9 @@ mod surroundings;
 use std::sync::Arc;
 
 use codemie::forward::{Drain, Idle, Pace, Sinks, register};
-use codemie::store::{Fate, SinkRow, Store};
 use config::Config;
 use os::clock::SystemClock;
+use store::{Fate, SinkRow, Store};
 
 use crate::commands::World;
 use crate::support::ledger::Ledger;

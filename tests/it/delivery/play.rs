@@ -4,10 +4,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use codemie::store::Store;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use serde_json::Value;
+use store::Store;
 
 use crate::sandbox::{CODEMIE, CommandOutput, Sandbox, output_of};
 use crate::support::processes;

@@ -1,7 +1,7 @@
 //! What is printed cannot steer the terminal it is printed on, nor a spreadsheet.
 
-use codemie::session::lifecycle::RunStart;
 use serde_json::Value;
+use store::session::lifecycle::RunStart;
 
 use super::{bounded, sources};
 use crate::commands::World;

@@ -9,11 +9,11 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use codemie::report::bill::{Bill, BilledSum};
-use codemie::session::record::record;
-use codemie::store::{Filter, RecordRow, SessionRow, Store};
 use os::clock::{Clock, SystemClock};
 use os::file::create_private;
 use os::home::Home;
+use store::session::record::record;
+use store::{Filter, RecordRow, SessionRow, Store};
 use types::SessionRecord;
 
 use crate::support::agents::Agent;
@@ -48,9 +48,7 @@ fn recorded(stage: &Stage, agent: Agent) -> BTreeMap<String, SessionRecord> {
     let records = store.read(|view| {
         let filter = Filter { agent: Some(agent.name().to_owned()), ..Filter::default() };
         let rows = view.list(&filter)?;
-        rows.iter()
-            .map(|row| record(view, row, SystemClock.now()))
-            .collect::<Result<Vec<_>, codemie::store::Error>>()
+        rows.iter().map(|row| record(view, row, SystemClock.now())).collect::<Result<Vec<_>, store::Error>>()
     });
     let keyed = records.unwrap().into_iter();
     keyed.filter_map(|record| Some((record.correlation.agent_session_id.clone()?.0, record))).collect()
@@ -87,7 +85,7 @@ fn billed(stage: &Stage, agent: Agent) -> BTreeMap<String, [Spent; 2]> {
     let bills = store.read(|view| {
         let rows = view.list(&filter)?;
         let bill = |row: &SessionRow| Ok((row.agent_session.clone(), Bill::of(view, row)?));
-        rows.iter().map(bill).collect::<Result<Vec<_>, codemie::store::Error>>()
+        rows.iter().map(bill).collect::<Result<Vec<_>, store::Error>>()
     });
     let of_conversation = |(id, bill): (Option<types::AgentSessionId>, Option<Bill>)| {
         let (id, bill) = (id?, bill?);
@@ -102,7 +100,7 @@ fn aborted(stage: &Stage, agent: Agent) -> usize {
     let filter = Filter { agent: Some(agent.name().to_owned()), ..Filter::default() };
     let calls = store.read(|view| {
         let rows = view.list(&filter)?;
-        rows.iter().map(|row| view.records(row.n)).collect::<Result<Vec<_>, codemie::store::Error>>()
+        rows.iter().map(|row| view.records(row.n)).collect::<Result<Vec<_>, store::Error>>()
     });
     let is_aborted = |call: &RecordRow| call.proxy.as_ref().is_some_and(|proxy| proxy.aborted);
     calls.unwrap().iter().flatten().filter(|call| is_aborted(call)).count()

@@ -8,13 +8,13 @@ use std::process::{Command, Output};
 use std::sync::mpsc::channel;
 use std::time::{Duration, Instant};
 
-use codemie::session;
-use codemie::session::record::record;
-use codemie::store::{Filter, Sort, Store};
 use notify::{EventKind, RecommendedWatcher, RecursiveMode, Watcher};
 use os::clock::{Clock, SystemClock};
 use os::file::create_private;
 use os::home::Home;
+use store::session;
+use store::session::record::record;
+use store::{Filter, Sort, Store};
 use types::Evidence;
 use types::SessionRecord;
 use types::Status;
@@ -103,7 +103,7 @@ impl Scene {
         command.env_clear().envs(self.stage.home.environment(&self.stage.api)).output().unwrap()
     }
 
-    fn read<T>(&self, work: impl FnOnce(&codemie::store::View<'_>) -> Result<T, session::Error>) -> T {
+    fn read<T>(&self, work: impl FnOnce(&store::View<'_>) -> Result<T, session::Error>) -> T {
         let mut store = Store::open(&self.home(), SystemClock.now()).unwrap();
         store.read(work).unwrap()
     }

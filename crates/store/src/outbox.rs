@@ -1,0 +1,201 @@
+//! The events, in the order in which they became true or were revised.
+//!
+//! `seq` counts within a session from 1 without holes. `change` counts over all and rises with every insertion and every
+//! revision: a sink that has delivered everything up to a change has one number to remember, and a revised event comes
+//! up again by itself. Both are given out inside the one write transaction at a time, so a reader that sees a change sees all
+//! before it.
+
+use rusqlite::{Row, params};
+use uuid::Uuid;
+
+use super::outgoing::began_before;
+use super::{Error, Fate, SessionRow, Tx, View};
+use types::EventType;
+use types::Sync;
+use types::Timestamp;
+
+/// An event about to be written.
+#[derive(Clone, Debug)]
+pub struct Draft<'a> {
+    pub id: Uuid,
+    pub kind: EventType,
+    pub opening: u32,
+    pub time: Timestamp,
+    /// The record it describes; `None` for START, bound and END, which carry their attributes themselves.
+    pub record: Option<i64>,
+    pub attributes: Option<&'a str>,
+}
+
+/// An event as stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EventRow {
+    pub n: i64,
+    pub id: Uuid,
+    pub session: i64,
+    pub seq: i64,
+    pub rev: i64,
+    pub kind: EventType,
+    pub opening: u32,
+    pub time: Timestamp,
+    pub record: Option<i64>,
+    pub attributes: Option<String>,
+    /// `None`: kept back until a backfill.
+    pub change: Option<i64>,
+}
+
+pub(super) const COLUMNS: &str =
+    "e.n, e.id, e.session, e.seq, e.rev, e.type, e.opening, e.time, e.record, e.attributes, e.change";
+
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<EventRow> {
+    Ok(EventRow {
+        n: row.get(0)?,
+        id: Uuid::from_bytes(row.get(1)?),
+        session: row.get(2)?,
+        seq: row.get(3)?,
+        rev: row.get(4)?,
+        kind: row.get(5)?,
+        opening: row.get(6)?,
+        time: row.get(7)?,
+        record: row.get(8)?,
+        attributes: row.get(9)?,
+        change: row.get(10)?,
+    })
+}
+
+impl View<'_> {
+    pub fn events(&self, session: i64) -> Result<Vec<EventRow>, Error> {
+        self.all(
+            &format!("SELECT {COLUMNS} FROM event e WHERE e.session = ?1 ORDER BY e.seq"),
+            [session],
+            read,
+        )
+    }
+
+    /// The START, bound or END of one opening.
+    pub fn event_of_opening(
+        &self,
+        session: i64,
+        kind: EventType,
+        opening: u32,
+    ) -> Result<Option<EventRow>, Error> {
+        self.maybe(
+            &format!(
+                "SELECT {COLUMNS} FROM event e
+                 WHERE e.session = ?1 AND e.type = ?2 AND e.opening = ?3 AND e.record IS NULL"
+            ),
+            params![session, kind, opening],
+            read,
+        )
+    }
+}
+
+impl View<'_> {
+    /// How far a session's events have got, over all sinks there are. With none, nothing waits and nothing was sent; and
+    /// nothing of the demo's ever does.
+    pub fn sync(&self, session: &SessionRow) -> Result<Sync, Error> {
+        if session.local_only {
+            return Ok(Sync::default());
+        }
+        let slowest = self.one("SELECT min(since), min(cursor) FROM sink", [], |row| {
+            Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
+        })?;
+        let (Some(since), Some(cursor)) = slowest else { return Ok(Sync::default()) };
+        let history: bool = self.one(
+            &format!("SELECT {} FROM session s WHERE s.n = ?1", began_before("?2")),
+            [session.n, since],
+            |row| row.get(0),
+        )?;
+        if history {
+            return Ok(Sync { last_delivered_at: session.last_delivered_at, ..Sync::default() });
+        }
+        let (pending, passed): (i64, i64) = self.one(
+            "SELECT count(*) FILTER (WHERE change > ?3), count(*) FILTER (WHERE change > ?2 AND change <= ?3)
+             FROM event WHERE session = ?1",
+            params![session.n, since, cursor],
+            |row| Ok((row.get(0)?, row.get(1)?)),
+        )?;
+        let letters = |fate: Fate| {
+            self.one(
+                "SELECT count(DISTINCT l.event) FROM letter l JOIN event e ON e.n = l.event
+                 WHERE e.session = ?1 AND l.fate = ?3 AND e.change <= ?2",
+                params![session.n, cursor, fate.as_str()],
+                |row| row.get::<_, i64>(0),
+            )
+        };
+        let (dead, deferred) = (letters(Fate::Dead)?, letters(Fate::Deferred)?);
+        let delivered = (passed - dead - deferred).max(0);
+        let pending = pending + deferred;
+        Ok(Sync { pending, delivered, dead, last_delivered_at: session.last_delivered_at })
+    }
+}
+
+impl Tx<'_> {
+    /// The number the session's next event will have. True until this transaction writes it.
+    pub fn next_seq(&self, session: i64) -> Result<i64, Error> {
+        self.one("SELECT last_seq + 1 FROM session WHERE n = ?1", [session], |row| row.get(0))
+    }
+
+    pub fn append_event(&self, session: i64, draft: &Draft<'_>) -> Result<i64, Error> {
+        let seq: i64 = self.one(
+            "UPDATE session SET last_seq = last_seq + 1 WHERE n = ?1 RETURNING last_seq",
+            [session],
+            |row| row.get(0),
+        )?;
+        let change = self.next_change()?;
+        self.insert_event(session, seq, 0, draft, Some(change))?;
+        Ok(seq)
+    }
+
+    /// An event with a number of its own choosing, for what was lived elsewhere.
+    pub fn insert_event(
+        &self,
+        session: i64,
+        seq: i64,
+        rev: i64,
+        draft: &Draft<'_>,
+        change: Option<i64>,
+    ) -> Result<(), Error> {
+        self.execute(
+            "INSERT INTO event (id, session, seq, rev, type, opening, time, record, attributes, change)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
+            params![
+                draft.id.as_bytes(),
+                session,
+                seq,
+                rev,
+                draft.kind,
+                draft.opening,
+                draft.time,
+                draft.record,
+                draft.attributes,
+                change
+            ],
+        )
+        .map(drop)
+    }
+
+    pub fn set_last_seq(&self, session: i64, seq: i64) -> Result<(), Error> {
+        self.execute("UPDATE session SET last_seq = ?2 WHERE n = ?1", [session, seq]).map(drop)
+    }
+
+    /// A revision of the same event: only `rev` and the attributes differ, and every sink gets it again. One kept back
+    /// stays kept back.
+    pub fn revise_event(&self, event: i64, attributes: Option<&str>) -> Result<(), Error> {
+        let change = self.next_change()?;
+        self.execute(
+            "UPDATE event SET rev = rev + 1, attributes = ?2, change = CASE WHEN change IS NULL THEN NULL ELSE ?3 END
+             WHERE n = ?1",
+            params![event, attributes, change],
+        )
+        .map(drop)
+    }
+
+    pub fn revise_event_of_record(&self, record: i64) -> Result<(), Error> {
+        let event = self.maybe("SELECT n FROM event WHERE record = ?1", [record], |row| row.get(0))?;
+        event.map_or(Ok(()), |event| self.revise_event(event, None))
+    }
+
+    pub(super) fn next_change(&self) -> Result<i64, Error> {
+        self.one("UPDATE outbox SET change = change + 1 RETURNING change", [], |row| row.get(0))
+    }
+}

@@ -1,0 +1,349 @@
+//! Queries of commands: lists, lookups, and sessions that are to be published or may be pruned.
+
+use rusqlite::types::Value;
+use rusqlite::{params, params_from_iter};
+
+use super::session_row::{COLUMNS, read};
+use super::{Error, Phase, SessionRow, Tx, View};
+use types::{EndReason, Status, Timestamp};
+
+/// Which sessions a list shows, and in which order. The default is all that are not archived, the last used first.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    pub agent: Option<String>,
+    /// A folder's path; or, in any case, a part of its own name, with a slash of `owner/name` of the repository.
+    pub project: Option<String>,
+    pub tag: Option<String>,
+    pub group: Option<String>,
+    /// Open at this time or later.
+    pub since: Option<Timestamp>,
+    /// A part of the branch's name, in any case.
+    pub branch: Option<String>,
+    pub status: Option<StatusFilter>,
+    /// A part of the name of a model it used, in any case.
+    pub model: Option<String>,
+    /// Each in its name, title, project, branch or a tag, in any case.
+    pub words: Vec<String>,
+    pub show: Show,
+    pub sort: Sort,
+}
+
+/// How a session stands, as its record or as people read it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StatusFilter {
+    /// The record's `status`.
+    Is(Status),
+    /// Ended for this reason, whatever its status: sessions that were stopped under earlier versions may be `failed`.
+    EndedBy(EndReason),
+    Archived,
+}
+
+impl StatusFilter {
+    /// Of the session `s`.
+    fn sql(self) -> String {
+        match self {
+            Self::Is(Status::Active) => "s.phase <> 'closed'".to_owned(),
+            Self::Is(status) => format!("s.phase = 'closed' AND s.status = '{status}'"),
+            Self::EndedBy(reason) => format!("s.phase = 'closed' AND s.end_reason = '{reason}'"),
+            Self::Archived => "s.archived = 1".to_owned(),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Show {
+    #[default]
+    NotArchived,
+    Active,
+    All,
+    Archived,
+}
+
+/// What sessions can be filtered by, besides what is fixed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Labelled {
+    Project,
+    Branch,
+    Group,
+    Tag,
+    Model,
+}
+
+/// What comes first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Sort {
+    #[default]
+    LastUsed,
+    Started,
+    Cost,
+    Tokens,
+    Name,
+}
+
+/// The last activity in the session `s`; there is an index of it.
+pub(super) const ACTIVITY: &str = "max(s.started_at, ifnull(s.ended_at, 0), ifnull(s.active_at, 0))";
+
+impl Sort {
+    /// Of the session `s`.
+    pub(super) fn order(self) -> String {
+        let sum =
+            |columns: &str| format!("(SELECT {columns} FROM total o WHERE o.session = s.n) DESC, s.n DESC");
+        match self {
+            Self::LastUsed => format!("{ACTIVITY} DESC, s.n DESC"),
+            Self::Started => "s.started_at DESC, s.n DESC".to_owned(),
+            Self::Cost => sum("o.cost"),
+            Self::Tokens => sum("o.input + o.output + o.cache_read + o.cache_write"),
+            Self::Name => "s.name".to_owned(),
+        }
+    }
+}
+
+/// A condition on the session `s`, and the values of its parameters.
+pub(super) struct Condition {
+    pub(super) sql: String,
+    pub(super) values: [Value; 8],
+}
+
+impl Filter {
+    fn condition(&self, words: Option<&[i64]>) -> Condition {
+        let show = match self.show {
+            Show::NotArchived => "s.archived = 0",
+            Show::Active => "s.phase <> 'closed'",
+            Show::All => "1",
+            Show::Archived => "s.archived = 1",
+        };
+        let status = self.status.map_or_else(String::new, |status| format!(" AND {}", status.sql()));
+        let sql = format!(
+            "{show}{status} AND (?1 IS NULL OR s.agent = ?1)
+               AND (?2 IS NULL OR s.cwd = ?2
+                 OR instr(lower(CASE instr(?2, '/') WHEN 0 THEN s.project ELSE s.repository END), lower(?2)))
+               AND (?3 IS NULL OR EXISTS (SELECT 1 FROM tag t WHERE t.session = s.n AND t.tag = ?3))
+               AND (?4 IS NULL OR s.grp = ?4)
+               AND (?5 IS NULL OR s.ended_at IS NULL OR s.ended_at >= ?5)
+               AND (?6 IS NULL OR instr(lower(s.branch), lower(?6)))
+               AND (?7 IS NULL OR EXISTS (SELECT 1 FROM record r
+                 WHERE r.session = s.n AND r.kind = 'usage' AND instr(lower(r.model), lower(?7))))
+               AND (?8 IS NULL OR s.n IN (SELECT value FROM json_each(?8)))"
+        );
+        let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::Text);
+        let numbers = words.map_or(Value::Null, |numbers| {
+            let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
+            Value::Text(format!("[{}]", numbers.join(",")))
+        });
+        let since = self.since.map_or(Value::Null, |since| Value::Integer(since.0));
+        let values = [
+            text(&self.agent),
+            text(&self.project),
+            text(&self.tag),
+            text(&self.group),
+            since,
+            text(&self.branch),
+            text(&self.model),
+            numbers,
+        ];
+        Condition { sql, values }
+    }
+}
+
+impl View<'_> {
+    pub(super) fn condition(&self, filter: &Filter) -> Result<Condition, Error> {
+        let words = if filter.words.is_empty() { None } else { Some(self.with_words(&filter.words)?) };
+        Ok(filter.condition(words.as_deref()))
+    }
+
+    /// The sessions that have each of the words in what people know them by. Not in SQL, which knows the cases of ASCII alone.
+    fn with_words(&self, words: &[String]) -> Result<Vec<i64>, Error> {
+        let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
+        let known = self.all(
+            "SELECT n, name, title, project, branch, (SELECT group_concat(tag, char(10)) FROM tag WHERE session = n)
+             FROM session",
+            [],
+            |row| {
+                let mut text = row.get::<_, String>(1)?;
+                for column in 2..=5 {
+                    text.push('\n');
+                    text += &row.get::<_, Option<String>>(column)?.unwrap_or_default();
+                }
+                Ok((row.get::<_, i64>(0)?, text.to_lowercase()))
+            },
+        )?;
+        let matching =
+            known.into_iter().filter(|(_, text)| words.iter().all(|word| text.contains(word.as_str())));
+        Ok(matching.map(|(n, _)| n).collect())
+    }
+
+    /// The last used first.
+    pub fn list(&self, filter: &Filter) -> Result<Vec<SessionRow>, Error> {
+        self.list_first(filter, usize::MAX)
+    }
+
+    /// The first, so many of them.
+    pub fn list_first(&self, filter: &Filter, most: usize) -> Result<Vec<SessionRow>, Error> {
+        let Condition { sql, values } = self.condition(filter)?;
+        let (order, most) = (filter.sort.order(), i64::try_from(most).unwrap_or(i64::MAX));
+        self.all(
+            &format!("SELECT {COLUMNS} FROM session s WHERE {sql} ORDER BY {order} LIMIT {most}"),
+            params_from_iter(values),
+            read,
+        )
+    }
+
+    /// How many a list would show.
+    pub fn count(&self, filter: &Filter) -> Result<usize, Error> {
+        let Condition { sql, values } = self.condition(filter)?;
+        self.one(&format!("SELECT count(*) FROM session s WHERE {sql}"), params_from_iter(values), |row| {
+            row.get::<_, i64>(0).map(|count| usize::try_from(count).unwrap_or_default())
+        })
+    }
+
+    /// The values that sessions have in one of their columns, the last used first, so many of them.
+    pub fn values_of(&self, what: Labelled, most: usize) -> Result<Vec<String>, Error> {
+        let from = match what {
+            Labelled::Project => "s.project AS label FROM session s",
+            Labelled::Branch => "s.branch AS label FROM session s",
+            Labelled::Group => "s.grp AS label FROM session s",
+            Labelled::Tag => "t.tag AS label FROM tag t JOIN session s ON s.n = t.session",
+            Labelled::Model => {
+                "r.model AS label FROM record r JOIN session s ON s.n = r.session AND r.kind = 'usage'"
+            }
+        };
+        self.all(
+            &format!(
+                "SELECT {from} WHERE label <> '' GROUP BY label ORDER BY max({ACTIVITY}) DESC, label LIMIT {most}"
+            ),
+            [],
+            |row| row.get(0),
+        )
+    }
+
+    pub fn sessions_named(&self, name: &str) -> Result<Vec<SessionRow>, Error> {
+        let numbers = self.all("SELECT n FROM session WHERE name = ?1", [name], |row| row.get(0))?;
+        self.sessions_numbered(numbers)
+    }
+
+    /// Of any agent.
+    pub fn sessions_of_agent_session(&self, id: &str) -> Result<Vec<SessionRow>, Error> {
+        self.all(
+            &format!("SELECT {COLUMNS} FROM session s WHERE s.agent_session = ?1 ORDER BY s.n"),
+            [id],
+            read,
+        )
+    }
+
+    /// Sessions one of whose ids, or whose name, begins so.
+    pub fn sessions_with_prefix(&self, prefix: &str) -> Result<Vec<SessionRow>, Error> {
+        self.all(
+            &format!(
+                "SELECT {COLUMNS} FROM session s
+                 WHERE substr(s.id, 1, length(?1)) = lower(?1) OR substr(s.agent_session, 1, length(?1)) = ?1
+                    OR substr(s.name, 1, length(?1)) = ?1
+                    OR EXISTS (SELECT 1 FROM alias a WHERE a.session = s.n AND substr(a.id, 1, length(?1)) = ?1)
+                 ORDER BY s.n"
+            ),
+            [prefix],
+            read,
+        )
+    }
+
+    /// Sessions with a conversation that ended by a crash or a signal after a time.
+    pub fn broken_off_since(
+        &self,
+        at: Timestamp,
+        in_background: Timestamp,
+    ) -> Result<Vec<SessionRow>, Error> {
+        let numbers = self.all(BROKEN_OFF, [at, in_background], |row| row.get(0))?;
+        let mut rows = self.sessions_numbered(numbers)?;
+        rows.retain(|row| {
+            row.phase == Phase::Closed && row.agent_session.is_some() && row.imported_from.is_none()
+        });
+        rows.sort_by_key(|row| (row.ended_at, row.n));
+        rows.dedup_by_key(|row| row.n);
+        Ok(rows)
+    }
+
+    pub fn any_unpublished(&self) -> Result<bool, Error> {
+        Ok(self.maybe("SELECT 1 FROM session WHERE unpublished = 1 LIMIT 1", [], |_| Ok(()))?.is_some())
+    }
+
+    pub fn unpublished(&self) -> Result<Vec<SessionRow>, Error> {
+        let numbers =
+            self.all("SELECT n FROM session WHERE unpublished = 1 ORDER BY n", [], |row| row.get(0))?;
+        self.sessions_numbered(numbers)
+    }
+
+    /// Sessions that ended before a time and may be removed; with `only`, that one if it is among them. A session stays while a
+    /// sink has not received all of its events, or has refused some: tidying up loses nothing that was recorded. Events that
+    /// are kept back (`change` is null: imported sessions), and those of the demonstration, are owed to no sink.
+    pub fn prunable(&self, before: Timestamp, only: Option<i64>) -> Result<Vec<SessionRow>, Error> {
+        // A range is found by its numbers; an OR would go through the whole table for each session that leaves.
+        let (first, last) = only.map_or((i64::MIN, i64::MAX), |n| (n, n));
+        self.all(
+            &format!(
+                "SELECT {COLUMNS} FROM session s WHERE s.phase = 'closed' AND s.ended_at < ?1 AND s.n BETWEEN ?2 AND ?3
+                   AND (s.local_only = 1 OR NOT EXISTS (SELECT 1 FROM event e
+                     WHERE e.session = s.n AND (e.change > (SELECT min(cursor) FROM sink) OR EXISTS (
+                       SELECT 1 FROM letter l WHERE l.event = e.n AND l.fate IN ('deferred', 'dead')))))
+                 ORDER BY s.ended_at"
+            ),
+            params![before, first, last],
+            read,
+        )
+    }
+}
+
+/// Each half by the index of the few it is about; an OR would go through all sessions, at every command.
+const BROKEN_OFF: &str = "
+    SELECT n FROM session WHERE ended_at > ?1 AND (end_reason = 'crash' OR signal IS NOT NULL)
+    UNION ALL
+    SELECT b.n FROM evidence e JOIN session b ON b.n = e.session
+    WHERE e.source = 'handed-over' AND e.verdict = 'accepted' AND b.ended_at > ?2 AND b.end_reason = 'exit'";
+
+impl Tx<'_> {
+    pub fn set_published(&self, session: i64) -> Result<(), Error> {
+        self.execute("UPDATE session SET unpublished = 0 WHERE n = ?1", [session]).map(drop)
+    }
+
+    /// Takes a session out with everything of its own. How far its files were read stays known, so that none of it
+    /// comes back.
+    pub fn delete_session(&self, session: i64) -> Result<(), Error> {
+        self.execute("DELETE FROM session WHERE n = ?1", [session]).map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::StatementStatus;
+
+    use super::*;
+    use crate::Store;
+    use os::home::Home;
+
+    fn store() -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::open(&Home::at(folder.path()), Timestamp(0)).unwrap();
+        (folder, store)
+    }
+
+    #[test]
+    fn looking_for_broken_off_sessions_goes_through_no_table() {
+        let (_folder, store) = store();
+        let mut plan = store.sql().prepare(&format!("EXPLAIN QUERY PLAN {BROKEN_OFF}")).unwrap();
+        let steps = plan.query_map([0, 0], |row| row.get::<_, String>(3)).unwrap();
+        for step in steps.map(Result::unwrap) {
+            let by_index = step.contains("INDEX") || step.contains("PRIMARY KEY");
+            assert!(!step.starts_with("SCAN") || by_index, "{step}");
+            assert!(!step.starts_with("SEARCH") || by_index, "{step}");
+        }
+    }
+
+    #[test]
+    fn another_value_does_not_have_a_statement_parsed_again() {
+        let (_folder, store) = store();
+        let mut statement =
+            store.sql().prepare("SELECT n FROM session WHERE run = ?1 AND phase = ?2").unwrap();
+        for run in 0..3 {
+            assert!(!statement.exists((run, "closed")).unwrap());
+        }
+        assert_eq!(statement.get_status(StatementStatus::RePrepare), 0);
+    }
+}

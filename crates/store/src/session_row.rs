@@ -1,0 +1,513 @@
+//! The rows of sessions.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+
+use rusqlite::{Row, params};
+
+use super::columns::columns;
+use super::{Error, Exit, Phase, Tx, View};
+use agents::meter::title::Title;
+use os::truncate::{NAME, short};
+use types::Timestamp;
+use types::{AgentSessionId, RunId, SessionId};
+use types::{EndReason, EvidenceKind, Link, StartReason, Status};
+
+/// Where a session works: its folder, and the project that the folder belongs to.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Workspace {
+    pub cwd: PathBuf,
+    /// The folder's own name, which is all of the path that ever leaves the machine.
+    pub project: Option<String>,
+    /// `owner/name`
+    pub repository: Option<String>,
+    pub branch: Option<String>,
+}
+
+/// A session as the database holds it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionRow {
+    pub n: i64,
+    pub id: SessionId,
+    pub former_id: Option<String>,
+    pub name: String,
+    pub name_base: String,
+    pub name_number: u32,
+    /// By the user, not by us.
+    pub named: bool,
+    pub agent: String,
+    /// Nothing of it is ever sent, and `usage` leaves it out.
+    pub local_only: bool,
+    pub agent_version: Option<String>,
+    pub wrapper_version: String,
+    pub phase: Phase,
+    pub link: Link,
+    pub opening: u32,
+    pub started_at: Timestamp,
+    pub ended_at: Option<Timestamp>,
+    pub status: Option<Status>,
+    pub end_reason: Option<EndReason>,
+    pub exit_code: Option<i32>,
+    pub signal: Option<i32>,
+    pub transitioned_to: Option<SessionId>,
+    pub transitioned_from: Option<SessionId>,
+    pub run: Option<i64>,
+    pub parent: Option<i64>,
+    pub workspace: Workspace,
+    pub agent_session: Option<AgentSessionId>,
+    pub agent_session_file: Option<PathBuf>,
+    pub evidence: Option<EvidenceKind>,
+    pub bound_at: Option<Timestamp>,
+    pub owns_from: Option<Timestamp>,
+    pub last_seq: i64,
+    pub last_delivered_at: Option<Timestamp>,
+    pub group: Option<String>,
+    pub archived: bool,
+    pub imported_from: Option<String>,
+    /// Every run that was in it led its agent through the proxy.
+    pub proxied: bool,
+    /// What it is about. Words of the conversation: they stay on this machine.
+    pub title: Option<String>,
+}
+
+impl SessionRow {
+    pub fn is_active(&self) -> bool {
+        self.phase != Phase::Closed
+    }
+
+    /// The id people and scripts see.
+    pub fn shown_id(&self) -> String {
+        self.former_id.clone().unwrap_or_else(|| self.id.to_string())
+    }
+}
+
+columns!(Column of "s" {
+    N = "n",
+    Id = "id",
+    FormerId = "former_id",
+    Name = "name",
+    NameBase = "name_base",
+    NameNumber = "name_number",
+    Agent = "agent",
+    AgentVersion = "agent_version",
+    WrapperVersion = "wrapper_version",
+    Phase = "phase",
+    Link = "link",
+    Opening = "opening",
+    StartedAt = "started_at",
+    EndedAt = "ended_at",
+    Status = "status",
+    EndReason = "end_reason",
+    ExitCode = "exit_code",
+    Signal = "signal",
+    TransitionedTo = "transitioned_to",
+    TransitionedFrom = "transitioned_from",
+    Run = "run",
+    Parent = "parent",
+    Cwd = "cwd",
+    Project = "project",
+    Repository = "repository",
+    Branch = "branch",
+    AgentSession = "agent_session",
+    AgentSessionFile = "agent_session_file",
+    Evidence = "evidence",
+    BoundAt = "bound_at",
+    OwnsFrom = "owns_from",
+    LastSeq = "last_seq",
+    LastDeliveredAt = "last_delivered_at",
+    Grp = "grp",
+    Archived = "archived",
+    ImportedFrom = "imported_from",
+    Named = "named",
+    LocalOnly = "local_only",
+    Proxied = "proxied",
+    Title = "title",
+});
+
+pub(super) const COLUMNS: &str = Column::LIST;
+
+pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
+    Ok(SessionRow {
+        n: row.get(Column::N as usize)?,
+        id: row.get(Column::Id as usize)?,
+        former_id: row.get(Column::FormerId as usize)?,
+        name: row.get(Column::Name as usize)?,
+        name_base: row.get(Column::NameBase as usize)?,
+        name_number: row.get(Column::NameNumber as usize)?,
+        local_only: row.get(Column::LocalOnly as usize)?,
+        agent: row.get(Column::Agent as usize)?,
+        agent_version: row.get(Column::AgentVersion as usize)?,
+        wrapper_version: row.get(Column::WrapperVersion as usize)?,
+        phase: row.get(Column::Phase as usize)?,
+        link: row.get(Column::Link as usize)?,
+        opening: row.get(Column::Opening as usize)?,
+        started_at: row.get(Column::StartedAt as usize)?,
+        ended_at: row.get(Column::EndedAt as usize)?,
+        status: row.get(Column::Status as usize)?,
+        end_reason: row.get(Column::EndReason as usize)?,
+        exit_code: row.get(Column::ExitCode as usize)?,
+        signal: row.get(Column::Signal as usize)?,
+        transitioned_to: row.get(Column::TransitionedTo as usize)?,
+        transitioned_from: row.get(Column::TransitionedFrom as usize)?,
+        run: row.get(Column::Run as usize)?,
+        parent: row.get(Column::Parent as usize)?,
+        workspace: Workspace {
+            cwd: row.get::<_, Option<String>>(Column::Cwd as usize)?.unwrap_or_default().into(),
+            project: row.get(Column::Project as usize)?,
+            repository: row.get(Column::Repository as usize)?,
+            branch: row.get(Column::Branch as usize)?,
+        },
+        agent_session: row.get(Column::AgentSession as usize)?,
+        agent_session_file: row
+            .get::<_, Option<String>>(Column::AgentSessionFile as usize)?
+            .map(PathBuf::from),
+        evidence: row.get(Column::Evidence as usize)?,
+        bound_at: row.get(Column::BoundAt as usize)?,
+        owns_from: row.get(Column::OwnsFrom as usize)?,
+        last_seq: row.get(Column::LastSeq as usize)?,
+        last_delivered_at: row.get(Column::LastDeliveredAt as usize)?,
+        group: row.get(Column::Grp as usize)?,
+        archived: row.get(Column::Archived as usize)?,
+        imported_from: row.get(Column::ImportedFrom as usize)?,
+        named: row.get(Column::Named as usize)?,
+        proxied: row.get(Column::Proxied as usize)?,
+        title: row.get(Column::Title as usize)?,
+    })
+}
+
+/// What a new row needs. The first opening is written with it.
+#[derive(Clone, Debug)]
+pub struct NewSession<'a> {
+    pub id: SessionId,
+    pub name: &'a str,
+    pub name_base: &'a str,
+    pub name_number: u32,
+    pub named: bool,
+    pub agent: &'a str,
+    pub local_only: bool,
+    pub agent_version: Option<&'a str>,
+    pub phase: Phase,
+    pub started_at: Timestamp,
+    pub reason: StartReason,
+    pub run: Option<i64>,
+    pub parent: Option<i64>,
+    pub transitioned_from: Option<SessionId>,
+    pub workspace: &'a Workspace,
+    pub owns_from: Option<Timestamp>,
+    pub group: Option<&'a str>,
+    pub proxied: bool,
+}
+
+impl View<'_> {
+    pub fn session_number(&self, n: i64) -> Result<Option<SessionRow>, Error> {
+        self.maybe(&format!("SELECT {COLUMNS} FROM session s WHERE s.n = ?1"), [n], read)
+    }
+
+    /// The sessions with these numbers, in that order. Each process prepares its statements anew, and one that names all forty columns
+    /// costs as much as ten others. So lookups find numbers first, and every row is read by the same statement.
+    pub(super) fn sessions_numbered(&self, numbers: Vec<i64>) -> Result<Vec<SessionRow>, Error> {
+        numbers.into_iter().filter_map(|n| self.session_number(n).transpose()).collect()
+    }
+
+    /// By its id, or by one that has become an alias of it.
+    pub fn session(&self, id: SessionId) -> Result<Option<SessionRow>, Error> {
+        match self.maybe("SELECT n FROM session WHERE id = ?1", [id], |row| row.get(0))? {
+            Some(n) => self.session_number(n),
+            None => self.session_by_alias(&id.to_string()),
+        }
+    }
+
+    pub fn session_by_alias(&self, id: &str) -> Result<Option<SessionRow>, Error> {
+        let n = self.maybe("SELECT session FROM alias WHERE id = ?1", [id], |row| row.get(0))?;
+        n.map_or(Ok(None), |n| self.session_number(n))
+    }
+
+    pub fn session_by_agent_session(
+        &self,
+        agent: &str,
+        id: &AgentSessionId,
+    ) -> Result<Option<SessionRow>, Error> {
+        let sql = "SELECT n FROM session WHERE agent = ?1 AND agent_session = ?2";
+        let n = self.maybe(sql, params![agent, id], |row| row.get(0))?;
+        n.map_or(Ok(None), |n| self.session_number(n))
+    }
+
+    /// The session a run is in now, or was in when it ended.
+    pub fn current(&self, run: RunId) -> Result<Option<SessionRow>, Error> {
+        let n =
+            self.maybe("SELECT session FROM run WHERE id = ?1", [run], |row| row.get::<_, Option<i64>>(0))?;
+        n.flatten().map_or(Ok(None), |n| self.session_number(n))
+    }
+
+    /// The sessions whose last run this was, in the order they began in.
+    pub fn sessions_of_run(&self, run: i64) -> Result<Vec<SessionRow>, Error> {
+        self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.run = ?1 ORDER BY s.n"), [run], read)
+    }
+
+    pub fn tags(&self, session: i64) -> Result<Vec<String>, Error> {
+        self.all("SELECT tag FROM tag WHERE session = ?1 ORDER BY tag", [session], |row| row.get(0))
+    }
+
+    pub fn aliases(&self, session: i64) -> Result<Vec<String>, Error> {
+        self.all("SELECT id FROM alias WHERE session = ?1 ORDER BY id", [session], |row| row.get(0))
+    }
+
+    pub fn children(&self, parent: i64) -> Result<Vec<SessionRow>, Error> {
+        self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.parent = ?1 ORDER BY s.n"), [parent], read)
+    }
+
+    /// The sessions that were started from inside one, and from inside those, at any depth.
+    pub fn descendants(&self, top: i64) -> Result<Vec<SessionRow>, Error> {
+        // What is damaged may lead in a circle.
+        let (mut seen, mut pending, mut found) = (HashSet::from([top]), vec![top], Vec::new());
+        while let Some(n) = pending.pop() {
+            for child in self.children(n)? {
+                if seen.insert(child.n) {
+                    pending.push(child.n);
+                    found.push(child);
+                }
+            }
+        }
+        Ok(found)
+    }
+
+    pub fn name_taken(&self, name: &str) -> Result<bool, Error> {
+        Ok(self.maybe("SELECT 1 FROM session WHERE name = ?1", [name], |_| Ok(()))?.is_some())
+    }
+}
+
+impl Tx<'_> {
+    pub fn insert_session(&self, new: &NewSession<'_>) -> Result<i64, Error> {
+        // Git's files, an agent's and an imported one may say anything.
+        let name = |text| short(text, NAME);
+        self.execute(
+            "INSERT INTO session (id, name, name_base, name_number, agent, agent_version, wrapper_version, phase, link,
+               opening, started_at, run, parent, transitioned_from, cwd, project, repository, branch, owns_from, grp,
+               named, local_only, proxied, unpublished)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, 1)",
+            params![
+                new.id,
+                new.name,
+                new.name_base,
+                new.name_number,
+                new.agent,
+                new.agent_version.map(name),
+                env!("CARGO_PKG_VERSION"),
+                new.phase,
+                Link::Pending,
+                new.started_at,
+                new.run,
+                new.parent,
+                new.transitioned_from,
+                new.workspace.cwd.to_string_lossy(),
+                new.workspace.project.as_deref().map(name),
+                new.workspace.repository.as_deref().map(name),
+                new.workspace.branch.as_deref().map(name),
+                new.owns_from,
+                new.group,
+                new.named,
+                new.local_only,
+                new.proxied,
+            ],
+        )?;
+        let n = self.last_inserted();
+        self.insert_opening(n, 1, new.reason, new.started_at, new.transitioned_from)?;
+        Ok(n)
+    }
+
+    pub fn set_phase(&self, session: i64, (phase, link): (Phase, Link)) -> Result<(), Error> {
+        self.execute(
+            "UPDATE session SET phase = ?2, link = ?3, unpublished = 1 WHERE n = ?1",
+            params![session, phase, link],
+        )
+        .map(drop)
+    }
+
+    /// A further opening of a closed session.
+    pub fn reopen_session(
+        &self,
+        row: &SessionRow,
+        run: i64,
+        reason: StartReason,
+        at: Timestamp,
+        from: Option<SessionId>,
+    ) -> Result<(), Error> {
+        let number = row.opening + 1;
+        self.execute(
+            "UPDATE session SET opening = ?2, run = ?3, transitioned_from = ?4, ended_at = NULL, status = NULL,
+               end_reason = NULL, exit_code = NULL, signal = NULL, transitioned_to = NULL, archived = 0, unpublished = 1,
+               active_at = ?5
+             WHERE n = ?1",
+            params![row.n, number, run, from, at],
+        )?;
+        self.insert_opening(row.n, number, reason, at, from)
+    }
+
+    pub fn set_session_run(&self, session: i64, run: i64) -> Result<(), Error> {
+        self.execute("UPDATE session SET run = ?2, unpublished = 1 WHERE n = ?1", [session, run]).map(drop)
+    }
+
+    /// Writes the closing into the row and its last opening.
+    pub fn close_session(
+        &self,
+        row: &SessionRow,
+        at: Timestamp,
+        status: Status,
+        reason: EndReason,
+        exit: Option<Exit>,
+        to: Option<SessionId>,
+    ) -> Result<(), Error> {
+        let (code, signal) = match exit {
+            Some(Exit::Code(code)) => (Some(code), None),
+            Some(Exit::Signal(signal)) => (None, Some(signal)),
+            None => (None, None),
+        };
+        self.execute(
+            "UPDATE session SET ended_at = ?2, status = ?3, end_reason = ?4, exit_code = ?5, signal = ?6,
+               transitioned_to = ?7, unpublished = 1
+             WHERE n = ?1",
+            params![row.n, at, status, reason, code, signal, to],
+        )?;
+        self.close_opening(row.n, row.opening, at)
+    }
+
+    pub fn set_binding(
+        &self,
+        session: i64,
+        agent_session: &AgentSessionId,
+        file: Option<&Path>,
+        evidence: EvidenceKind,
+        at: Timestamp,
+    ) -> Result<(), Error> {
+        self.execute(
+            "UPDATE session SET agent_session = ?2, agent_session_file = ?3, evidence = ?4, bound_at = ?5, unpublished = 1
+             WHERE n = ?1",
+            params![session, agent_session, file.map(Path::to_string_lossy), evidence, at],
+        )
+        .map(drop)
+    }
+
+    /// The file of a bound session appeared, or was moved by the agent.
+    pub fn set_agent_session_file(&self, session: SessionId, file: &Path) -> Result<(), Error> {
+        self.execute(
+            "UPDATE session SET agent_session_file = ?2, unpublished = 1
+             WHERE id = ?1 AND agent_session_file IS NOT ?2",
+            params![session, file.to_string_lossy()],
+        )
+        .map(drop)
+    }
+
+    /// The agent took the file of a bound session away: nothing was written in it.
+    pub fn forget_agent_session_file(&self, session: SessionId) -> Result<(), Error> {
+        self.execute(
+            "UPDATE session SET agent_session_file = NULL, unpublished = 1
+             WHERE id = ?1 AND agent_session_file IS NOT NULL",
+            params![session],
+        )
+        .map(drop)
+    }
+
+    /// The agent works in another folder from here on. What the session is counted for stays what it began as.
+    pub fn set_folder(&self, session: SessionId, folder: &Path) -> Result<(), Error> {
+        self.execute(
+            "UPDATE session SET cwd = ?2, unpublished = 1 WHERE id = ?1 AND cwd IS NOT ?2",
+            params![session, folder.to_string_lossy()],
+        )
+        .map(drop)
+    }
+
+    pub fn set_owns_from(&self, session: i64, from: Timestamp) -> Result<(), Error> {
+        self.execute("UPDATE session SET owns_from = ?2 WHERE n = ?1", params![session, from]).map(drop)
+    }
+
+    pub fn set_version_of_session(&self, session: i64, version: &str) -> Result<(), Error> {
+        self.execute(
+            "UPDATE session SET agent_version = ?2, unpublished = 1 WHERE n = ?1",
+            params![session, short(version, NAME)],
+        )
+        .map(drop)
+    }
+
+    pub fn set_name(&self, session: i64, name: &str, base: &str, number: u32) -> Result<(), Error> {
+        self.execute(
+            "UPDATE session SET name = ?2, name_base = ?3, name_number = ?4, named = 1, unpublished = 1 WHERE n = ?1",
+            params![session, name, base, number],
+        )
+        .map(drop)
+    }
+
+    /// Takes a title over, if it is better than the one that is known ([`Title::replaces`]).
+    pub fn set_title(&self, session: SessionId, title: &Title) -> Result<(), Error> {
+        self.execute(
+            "UPDATE session SET title = ?2, title_rank = ?3, unpublished = 1
+             WHERE id = ?1 AND title IS NOT ?2 AND (title IS NULL OR title_rank < ?3 OR (title_rank = ?3 AND ?3 > 0))",
+            params![session, title.text, title.source.rank()],
+        )
+        .map(drop)
+    }
+
+    /// There is no title to be found.
+    pub fn note_untitled(&self, session: i64) -> Result<(), Error> {
+        self.execute("UPDATE session SET title_rank = -1 WHERE n = ?1 AND title IS NULL", [session]).map(drop)
+    }
+
+    /// Something happened in it.
+    pub fn note_activity(&self, session: i64, at: Timestamp) -> Result<(), Error> {
+        self.execute(
+            "UPDATE session SET active_at = ?2 WHERE n = ?1 AND ifnull(active_at, 0) < ?2",
+            params![session, at],
+        )
+        .map(drop)
+    }
+
+    pub fn set_group(&self, session: i64, group: Option<&str>) -> Result<(), Error> {
+        self.execute("UPDATE session SET grp = ?2, unpublished = 1 WHERE n = ?1", params![session, group])
+            .map(drop)
+    }
+
+    pub fn set_archived(&self, session: i64, archived: bool) -> Result<(), Error> {
+        self.execute("UPDATE session SET archived = ?2 WHERE n = ?1", params![session, archived]).map(drop)
+    }
+
+    pub fn add_tag(&self, session: i64, tag: &str) -> Result<bool, Error> {
+        self.execute("UPDATE session SET unpublished = 1 WHERE n = ?1", [session])?;
+        self.execute("INSERT OR IGNORE INTO tag VALUES (?1, ?2)", params![session, tag])
+            .map(|added| added > 0)
+    }
+
+    pub fn remove_tag(&self, session: i64, tag: &str) -> Result<bool, Error> {
+        self.execute("UPDATE session SET unpublished = 1 WHERE n = ?1", [session])?;
+        self.execute("DELETE FROM tag WHERE session = ?1 AND tag = ?2", params![session, tag])
+            .map(|removed| removed > 0)
+    }
+
+    /// `id` names this session, too.
+    pub fn add_session_alias(&self, id: SessionId, session: SessionId) -> Result<(), Error> {
+        self.execute(
+            "INSERT OR IGNORE INTO alias SELECT ?1, n FROM session WHERE id = ?2",
+            params![id, session],
+        )
+        .map(drop)
+    }
+
+    pub fn add_alias(&self, id: &str, session: i64) -> Result<(), Error> {
+        self.execute("INSERT OR IGNORE INTO alias VALUES (?1, ?2)", params![id, session]).map(drop)
+    }
+
+    /// A provisional session turned out to be `into`: everything that referred to it refers to that one now, its id
+    /// too. Nothing of it was ever reported, so nothing but its row is lost.
+    pub fn merge_session(&self, provisional: &SessionRow, into: i64) -> Result<(), Error> {
+        for sql in [
+            "UPDATE run SET session = ?2 WHERE session = ?1",
+            "UPDATE session SET parent = ?2 WHERE parent = ?1",
+            "UPDATE evidence SET session = ?2 WHERE session = ?1",
+            "UPDATE alias SET session = ?2 WHERE session = ?1",
+            "UPDATE OR IGNORE stay SET session = ?2 WHERE session = ?1",
+            "INSERT OR IGNORE INTO tag SELECT ?2, tag FROM tag WHERE session = ?1",
+        ] {
+            self.execute(sql, [provisional.n, into])?;
+        }
+        self.execute("DELETE FROM session WHERE n = ?1", [provisional.n])?;
+        self.add_alias(&provisional.id.to_string(), into)
+    }
+}
