@@ -24,9 +24,7 @@ pub mod progress;
 pub mod proxy;
 pub mod remote;
 pub mod report;
-pub mod scan;
 #[cfg(test)]
 mod scribe_tests;
-pub mod search;
 pub mod shim;
 pub mod track;

@@ -18,12 +18,12 @@ use std::sync::Arc;
 
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
-use crate::scan;
 use backend::sqlite::Sqlite;
 use backend::storage::{self, Reader, Storage};
 use backend::token::Owner;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use scan;
 use store::{self, Outgoing, Store};
 use types::Event;
 use types::event::Field;

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use crate::scan::{Days, Scanner};
 use crate::track::{Plan, Tracker, recover, version};
 use agents::meter::form::{Checkpoint, Followed};
 use agents::meter::tail::Restart;
@@ -23,6 +22,7 @@ use os::file::FileId;
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
 use pty::{ProgramEnd, ProgramExit};
+use scan::{Days, Scanner};
 use store::session::lifecycle;
 use store::session::record::record;
 use store::{Filter, Store};

@@ -10,12 +10,12 @@ use clap::{Args, ValueEnum};
 use super::time;
 use crate::launch::conflict::OnConflict;
 use crate::live::events::Cursor;
-use crate::search::Role;
 use agents::Agent;
 use agents::demo::Demo;
 use agents::registry;
 use format::since::Since;
 use jiff::tz::TimeZone;
+use scan::search::Role;
 use store::{Sort, StatusFilter};
 use types::{Activity, EndReason, Status};
 

@@ -18,11 +18,11 @@ use crate::report::open::open_existing;
 use crate::report::state::Asked;
 use crate::report::title;
 use crate::report::unwrapped;
-use crate::scan::ForeignSession;
 use format::output::table::{Cell, Column, Table};
 use format::output::{Colour, Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use scan::ForeignSession;
 use store::{Filter, Show};
 use types::{Activity, LiveState, Timestamp};
 

@@ -1,10 +1,10 @@
 //! A scan of all agents' files, as commands ask for one.
 
 use crate::progress::Bar;
-use crate::scan::{Days, Progress, Scanner};
 use agents::registry;
 use config::prices::price_list;
 use os::home::{Home, own_var};
+use scan::{Days, Progress, Scanner};
 
 /// Hands a scanner to `read`, with the prices and days of this machine. `visible`: a bar shows how far it is, on a terminal.
 pub(super) fn with_scanner<T>(home: &Home, visible: bool, read: impl FnOnce(&Scanner<'_>) -> T) -> T {

@@ -16,14 +16,14 @@ use crate::launch::Origin;
 use crate::progress::Bar;
 use crate::report::open::open_existing;
 use crate::report::search::{FoundMessage, FoundMessages, Where, search};
-use crate::scan::Progress;
-use crate::search::{Query, Word};
 use excerpt::Excerpt;
 use format::output::table::padded;
 use format::output::{Colour, Style, json};
 use format::text::shorten;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use scan::Progress;
+use scan::search::{Query, Word};
 use types::Timestamp;
 
 pub fn run(args: &Search, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {

@@ -10,8 +10,8 @@ use std::collections::BTreeMap;
 
 use uuid::Uuid;
 
-use crate::scan::ForeignSession;
 use agents::meter::record::Fact;
+use scan::ForeignSession;
 use store::session::record::summary;
 use store::{Outgoing, Priced};
 use types::event::{

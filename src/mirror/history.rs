@@ -18,7 +18,6 @@ use super::titles::UnwrappedTitles;
 use super::{BATCH, Error, LocalMirror};
 use crate::forward::foreign::{life, session_id};
 use crate::launch::Origin;
-use crate::scan::{Days, ForeignSession, ForeignSessions, Scanner};
 use agents::registry;
 use backend::dashboard::{History, HistoryState};
 use backend::sqlite::Sqlite;
@@ -26,6 +25,7 @@ use backend::storage::Reader;
 use config::prices::price_list;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
+use scan::{Days, ForeignSession, ForeignSessions, Scanner};
 
 /// How long what was read is good. An unchanged tree is looked through in some milliseconds; this is for pages that are asked
 /// for one after the other.

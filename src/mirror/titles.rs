@@ -10,10 +10,10 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use crate::forward::foreign::id_of;
 use crate::launch::Origin;
 use crate::report::title;
-use crate::scan::{self, ListedFile};
 use agents::Agent;
 use agents::Foreign;
 use os::file::is_settled;
+use scan::{self, ListedFile};
 use types::{AgentSessionId, Timestamp};
 
 /// So many files are looked at, the newest. Nobody pages through more.

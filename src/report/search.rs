@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::launch::Origin;
-use crate::scan::Progress;
-use crate::search::{self, Hit, Query};
 use agents::registry;
 use agents::{Agent, FileOwner, SessionFile};
 use os::project::Project;
+use scan::Progress;
+use scan::search::{self, Hit, Query};
 use store::{self, Store};
 use types::Timestamp;
 

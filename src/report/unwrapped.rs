@@ -7,8 +7,8 @@ use serde_json::json;
 use super::list::SessionLine;
 use super::title;
 use crate::launch::Origin;
-use crate::scan::{self, ForeignSession, Scanner};
 use agents::Foreign;
+use scan::{self, ForeignSession, Scanner};
 use store::{Filter, ListedSession, Show, Store, View};
 use types::{AgentSessionId, Status};
 

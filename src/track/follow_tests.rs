@@ -6,22 +6,28 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
+use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::{Follower, News};
 use agents::Trail;
+use agents::claude::Claude;
 use agents::claude::files::{ClaudeFiles, session_id};
 use agents::claude::trail::ClaudeTrail;
 use agents::codex::files::{CodexFiles, thread_of};
 use agents::codex::trail::CodexTrail;
 use agents::gemini::files::GeminiFiles;
 use agents::gemini::trail::GeminiTrail;
+use scan::{Days, Scanner};
 use store::Store;
+use store::View;
 use store::session::lifecycle::{self, Binding, ConversationStart};
 use store::session::testing::World;
 use types::EvidenceKind;
+use types::Span;
 use types::Timestamp;
 use types::{AgentSessionId, SessionId};
+use usage::{By, UsageQuery, UsageRow, tally};
 
 /// calls, input, cache creation, cache read, output
 type Spent = [i64; 5];
@@ -320,11 +326,26 @@ fn play(recording: &Recording, seed: u64) {
 
 /// Whoever reads all files afterwards finds the same: without the store the same numbers, beside it nothing more.
 fn scan(recording: &Recording, root: &Path, world: &mut World) {
-    use crate::scan::tests::spent;
+    let spent = |store: Option<&View<'_>>| -> BTreeMap<String, Spent> {
+        let memory = tempfile::tempdir().unwrap();
+        let scanner = Scanner {
+            folder: memory.path().to_owned(),
+            agents: &[&Claude],
+            var: &|name| (name == "CLAUDE_CONFIG_DIR").then(|| root.into()),
+            days: Days::of(TimeZone::UTC),
+            prices: &pricing::PriceList::default(),
+            watch: None,
+        };
+        let found = scanner.scan(store, Span::default()).unwrap().spending();
+        let rows = tally(&[found], &UsageQuery::by(By::Session)).rows.into_iter();
+        let numbers =
+            |row: &UsageRow| [row.api_calls, row.input, row.cache_write, row.cache_read, row.output];
+        rows.map(|row| (row.key.clone().unwrap_or_default(), numbers(&row))).collect()
+    };
     let truth = recording.truth.iter().filter(|(_, spent)| spent[0] > 0);
     let expected: BTreeMap<_, _> = truth.map(|(id, spent)| (id.0.clone(), *spent)).collect();
-    assert_eq!(spent(root, None), expected, "{}", recording.name);
-    let foreign = world.store.read(|view| Ok::<_, store::Error>(spent(root, Some(view))));
+    assert_eq!(spent(None), expected, "{}", recording.name);
+    let foreign = world.store.read(|view| Ok::<_, store::Error>(spent(Some(view))));
     assert_eq!(foreign.unwrap(), BTreeMap::new(), "{}", recording.name);
 }
 

@@ -4,9 +4,9 @@ use std::ops::Range;
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-use crate::search::{Word, places};
 use format::output::{Colour, Style};
 use format::text::{clean, shorten};
+use scan::search::{Word, places};
 
 /// Where nobody folds lines, this much of one is given.
 const WIDEST: usize = 400;

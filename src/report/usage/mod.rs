@@ -10,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::scan::Scanner;
 use agents::Agent;
 use agents::demo::Demo;
 use commits::CommitFinder;
 use os::calendar::LocalClock;
 use os::home::Home;
 use os::project::head;
+use scan::Scanner;
 use store::{self, Filter, Show, View};
 use types::Span;
 use types::Timestamp;

@@ -120,7 +120,7 @@ impl<'a> Call<'a> {
 mod tests {
     use super::*;
 
-    pub(in crate::scan) fn sighting(file: FileNo, at: i64, output: u64, copied: bool) -> Sighting {
+    pub(crate) fn sighting(file: FileNo, at: i64, output: u64, copied: bool) -> Sighting {
         let tokens = Tokens { output, ..Tokens::default() };
         Sighting {
             file,

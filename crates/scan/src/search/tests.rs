@@ -15,7 +15,7 @@ const RECORDINGS: [(&str, &str, &str); 5] = [
 
 /// The homes of agents that were recorded; those of Gemini, which are not kept whole, are made in `made`.
 fn homes(made: &Path) -> Vec<(&'static dyn Agent, &'static str, PathBuf, &'static str)> {
-    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures");
+    let fixtures = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures");
     let mut homes = Vec::new();
     for (agent, variable, folder) in RECORDINGS {
         for entry in std::fs::read_dir(fixtures.join(folder)).unwrap() {
@@ -61,7 +61,7 @@ fn search_in(agent: &'static dyn Agent, variable: &str, home: &Path, query: &Que
 fn by_reading(agent: &'static dyn Agent, variable: &str, home: &Path, query: &Query) -> BTreeSet<String> {
     let var = |name: &str| (name == variable).then(|| home.to_owned().into_os_string());
     let mut seen = BTreeSet::new();
-    for listed in scan::session_files(&[agent], &var).files {
+    for listed in crate::session_files(&[agent], &var).files {
         let path = &listed.file.path;
         let form = agent.form(path);
         let reader = agent.transcript().unwrap().of_form(form);
@@ -116,7 +116,7 @@ fn a_page_from_a_hits_cursor_on_begins_with_it() {
 
 #[test]
 fn the_newest_come_first_and_the_others_are_counted() {
-    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/claude/01-plain");
+    let home = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/claude/01-plain");
     let agent = registry::by_name("claude").unwrap();
     let all = search_in(agent, "CLAUDE_CONFIG_DIR", &home, &query(&["prompt"])).hits;
     let texts: Vec<&str> = all.iter().map(|hit| hit.text.as_str()).collect();

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::lines::{Pass, Rest};
 use super::sieve::Sieve;
 use super::{Accept, Hit, Hits, Query};
-use crate::scan::{ListedFile, Progress};
+use crate::{ListedFile, Progress};
 use agents::Agent;
 use agents::meter::form::Opened;
 use agents::transcript::{self, Cursor, Item, Reader};

@@ -6,7 +6,7 @@ mod owners;
 mod random;
 mod regressions;
 
-#[path = "../../../tests/trees.rs"]
+#[path = "../../../../tests/trees.rs"]
 mod trees;
 
 use std::collections::BTreeMap;
@@ -114,15 +114,6 @@ pub(super) fn key(row: &UsageRow) -> String {
 /// Output tokens by key.
 pub(super) fn outputs(scanned: &Scanned, by: By) -> BTreeMap<String, i64> {
     scanned.rows(by).into_iter().map(|row| (key(&row), row.output)).collect()
-}
-
-/// Calls, input, cache writes, cache reads, output by conversation.
-pub(crate) fn spent(root: &Path, store: Option<&View<'_>>) -> BTreeMap<String, [i64; 5]> {
-    let memory = tempfile::tempdir().unwrap();
-    let scanned = scan(root, memory.path(), store, None);
-    let rows = scanned.rows(By::Session).into_iter();
-    rows.map(|row| (key(&row), [row.api_calls, row.input, row.cache_write, row.cache_read, row.output]))
-        .collect()
 }
 
 pub(super) fn counts(rows: &[UsageRow]) -> BTreeMap<String, Counts> {

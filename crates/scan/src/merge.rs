@@ -101,9 +101,9 @@ mod tests {
     use std::path::Path;
 
     use super::*;
-    use crate::scan::call::Call;
-    use crate::scan::spill::{Buffer, Spill};
-    use crate::scan::strings::StringId;
+    use crate::call::Call;
+    use crate::spill::{Buffer, Spill};
+    use crate::strings::StringId;
     use pricing::tier::Tier;
     use types::Timestamp;
     use types::Tokens;

@@ -17,6 +17,13 @@
 //! ```
 //!
 //! `index` and `calls-*` lie in `$CODEMIE_HOME/scan`. The index names its file of calls and is replaced as a whole, last.
+#![cfg_attr(
+    test,
+    allow(
+        clippy::disallowed_methods,
+        reason = "tests open what they made; the build without them is checked"
+    )
+)]
 
 mod bytes;
 mod call;
@@ -28,13 +35,14 @@ mod merge;
 mod read;
 mod rollup;
 mod run;
+pub mod search;
 mod spill;
 mod strings;
 mod sums;
 mod tree;
 
 #[cfg(test)]
-pub(crate) mod tests;
+mod tests;
 
 use std::fs::{self, File};
 use std::io;

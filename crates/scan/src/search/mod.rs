@@ -16,7 +16,7 @@ mod word;
 #[cfg(test)]
 mod tests;
 
-use crate::scan::{self, Progress};
+use crate::Progress;
 use agents::transcript::{Cursor, ItemKind};
 use agents::{Agent, SessionFile, Var};
 use types::Timestamp;
@@ -129,7 +129,7 @@ pub fn search(
     accept: Accept<'_>,
     watch: Option<&dyn Progress>,
 ) -> Hits {
-    let listed = scan::session_files(agents, var);
+    let listed = crate::session_files(agents, var);
     let mut found = read::search(query, agents, &listed.files, accept, watch);
     found.refused.extend(listed.refused);
     found.keep(query.most);

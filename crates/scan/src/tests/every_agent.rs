@@ -45,7 +45,7 @@ impl Everyone {
 }
 
 fn fixtures(agent: &str) -> (PathBuf, Value) {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(agent);
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(agent);
     let truth = serde_json::from_slice(&fs::read(folder.join("truth.json")).unwrap()).unwrap();
     (folder, truth)
 }
