@@ -13,7 +13,6 @@ pub mod cmd;
 pub mod demo;
 pub mod doctor;
 pub mod failure;
-pub mod forward;
 pub mod fullscreen;
 pub mod host;
 pub mod launch;

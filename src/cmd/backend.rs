@@ -12,7 +12,6 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
-use crate::forward::identity::login_name;
 use crate::launch::{Origin, settings};
 use agents::registry;
 use backend::api::Options;
@@ -22,6 +21,7 @@ use backend::database::Database;
 use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash, check_name, new_secret};
 use backend::{log, server};
+use delivery::identity::login_name;
 use format::output::table::{Cell, Column, Table};
 use format::output::unread::Unread;
 use format::output::{Colour, Style, json};

@@ -10,7 +10,6 @@ use unicode_width::UnicodeWidthStr;
 use super::budget::refuse_inside_a_run;
 use crate::cli::{Config, ConfigAction};
 use crate::failure::shown;
-use crate::forward;
 use crate::launch::receivers;
 use crate::report::open::send_leftovers;
 use config::keys::{self, KEYS};
@@ -71,7 +70,7 @@ fn announce_to_runs(home: &Home, key: &str, err: &mut dyn Write) -> io::Result<(
     }
     let sinks = receivers(home);
     let announced = Store::open(home, SystemClock.now()).and_then(|mut store| {
-        let before = forward::reconfigure(&mut store, key, sinks.as_ref())?;
+        let before = delivery::reconfigure(&mut store, key, sinks.as_ref())?;
         if let Some(sinks) = &sinks {
             send_leftovers(&mut store, sinks);
         }

@@ -8,7 +8,6 @@ use serde::Serialize;
 
 use super::damage;
 use crate::cli::RunOptions;
-use crate::forward::Sinks;
 use crate::host;
 use crate::launch::{
     self, AssignedId, Labels, LaunchRequest, LaunchTarget, Origin, Prepared, RunResult, SystemBinaries, World,
@@ -17,6 +16,7 @@ use crate::live::events::Cursor;
 use crate::remote::protocol::Size;
 use closing::Added;
 use config::{Config, HostConfig};
+use delivery::Sinks;
 use format::output::Style;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;

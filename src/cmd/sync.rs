@@ -15,11 +15,11 @@ use tokio::sync::mpsc;
 use super::Failure;
 use super::session_text::date;
 use crate::cli::{Sync, SyncAction};
-use crate::forward::{self, DeliveryCount, Drain, Idle, Pace, Progress, Sinks};
 use crate::launch::{Origin, settings};
 use crate::progress;
 use crate::report::open::recover;
 use config::Config;
+use delivery::{self, DeliveryCount, Drain, Idle, Pace, Progress, Sinks};
 use format::counted;
 use format::output::json;
 use os::clock::{Clock, SystemClock};
@@ -70,7 +70,7 @@ pub fn run(args: &Sync, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
 fn forget(name: &str, home: &Home, sinks: Option<&Sinks>, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let refuse = |message: String| Err(Failure { code: 1, message }.into());
     if sinks.is_some_and(|sinks| sinks.targets().iter().any(|target| target.name == name)) {
-        let key = forward::address_setting(name).unwrap_or_default();
+        let key = delivery::address_setting(name).unwrap_or_default();
         return refuse(format!("{name} is set up; first run: codemie config unset {key}"));
     }
     let mut store = Store::open(home, SystemClock.now())?;
@@ -90,7 +90,7 @@ pub fn deliver(home: &Home) -> anyhow::Result<ExitCode> {
     let config = configured(home);
     // A home that was removed meanwhile is not made again for this.
     if let Some(sinks) = Sinks::of(home, &config.delivery).filter(|_| home.database().exists()) {
-        forward::deliver_pending(&sinks)?;
+        delivery::deliver_pending(&sinks)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -108,7 +108,7 @@ fn prepare(args: &Sync, home: &Home, sinks: &Sinks) -> anyhow::Result<()> {
     let mut store = Store::open(home, SystemClock.now())?;
     recover(&mut store, home);
     store.write(|tx| {
-        forward::register(tx, &sinks.targets())?;
+        delivery::register(tx, &sinks.targets())?;
         for target in sinks.targets() {
             tx.pause(target.name, None)?;
             if args.backfill {
@@ -306,16 +306,16 @@ fn preview(
             err,
             "codemie: no backend is set up, so nothing is sent; this is what one would get by --backfill"
         )?;
-        let identity = forward::Identity::of(&mut store, &config.delivery.user)?;
+        let identity = delivery::Identity::of(&mut store, &config.delivery.user)?;
         let address = "http://backend.invalid".parse().context("no address")?;
-        let sink = forward::Native::new(&address, forward::Credential::None, identity);
-        let (text, _) = store.read(|view| forward::show(view, &sink, view.history(limit)?))?;
+        let sink = delivery::Native::new(&address, delivery::Credential::None, identity);
+        let (text, _) = store.read(|view| delivery::show(view, &sink, view.history(limit)?))?;
         out.write_all(json::escaped(&text).as_bytes())?;
         return Ok(ExitCode::SUCCESS);
     };
-    store.write(|tx| forward::register(tx, &sinks.targets()))?;
+    store.write(|tx| delivery::register(tx, &sinks.targets()))?;
     for sink in sinks.open(&mut store)? {
-        let (text, events) = store.read(|view| forward::preview(view, &*sink, limit))?;
+        let (text, events) = store.read(|view| delivery::preview(view, &*sink, limit))?;
         if events == 0 {
             let name = sink.name();
             writeln!(
@@ -344,7 +344,7 @@ fn delivered(
         return Ok(ExitCode::SUCCESS);
     };
     for sink in sinks.open(&mut store)? {
-        let (text, events) = store.read(|view| forward::delivered(view, &*sink, since, limit))?;
+        let (text, events) = store.read(|view| delivery::delivered(view, &*sink, since, limit))?;
         let (name, from) = (sink.name(), date(since, &os::zone::local()));
         match counted(events, "event") {
             _ if events == 0 => writeln!(err, "codemie: {name}: nothing left since {from}")?,

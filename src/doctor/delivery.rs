@@ -5,8 +5,8 @@ use std::time::Duration;
 use reqwest::Url;
 
 use super::{Finding, Level, Patient};
-use crate::forward::{CODEMIE_V1, NATIVE, Sinks, ask_all, local_token};
 use config::{Config, Delivery, Settings, Source};
+use delivery::{CODEMIE_V1, NATIVE, Sinks, ask_all, local_token};
 use format::counted;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};

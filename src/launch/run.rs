@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use super::injection::RESTARTED_VARIABLE;
 use super::{Origin, RUN_VARIABLE, SESSION_VARIABLE, note};
-use crate::forward;
 use crate::proxy::{Companion, CompanionThread};
 use crate::shim;
 use crate::track::{Plan, Summary, Tracker};
@@ -116,7 +115,7 @@ pub fn wrap_on(
     if let (Some(sender), Some(home)) = (summary.sender.take(), home)
         && sender.finish()
     {
-        forward::spawn_delivery(&home);
+        delivery::spawn_delivery(&home);
     }
     (result, summary)
 }

@@ -1,8 +1,8 @@
 //! The settings in force, as the environment and `config.toml` have them.
 
-use crate::forward::Sinks;
 use agents::registry;
 use config::Config;
+use delivery::Sinks;
 use os::home::Home;
 
 use super::Origin;

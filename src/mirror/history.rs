@@ -16,13 +16,13 @@ use tokio::runtime::Handle;
 
 use super::titles::UnwrappedTitles;
 use super::{BATCH, Error, LocalMirror};
-use crate::forward::foreign::{life, session_id};
 use crate::launch::Origin;
 use agents::registry;
 use backend::dashboard::{History, HistoryState};
 use backend::sqlite::Sqlite;
 use backend::storage::Reader;
 use config::prices::price_list;
+use delivery::foreign::{life, session_id};
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
 use scan::{Days, ForeignSession, ForeignSessions, Scanner};

@@ -14,7 +14,6 @@ use relay::{Call, CallEnd, Observer, Peer, Transport};
 
 use super::served::{NamelessRuns, SOON, ServedSessions, counted_under};
 use super::settings::{ProxySettings, RouteSettings};
-use crate::forward;
 use agents::meter::proxied::ProxiedCall;
 use agents::meter::quota::QuotaReport;
 use agents::meter::record::{ApiError, Usage};
@@ -389,7 +388,7 @@ impl Book {
         }
         let config = Config::load(Some(&self.home.config_file()), own_var, registry::names());
         if config.delivery.any() {
-            forward::spawn_delivery(&self.home);
+            delivery::spawn_delivery(&self.home);
         }
         self.changed = false;
     }

@@ -4,9 +4,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::forward::{self, Sinks};
 use crate::launch::{Origin, named_run, settings};
 use crate::track;
+use delivery::{self, Sinks};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use os::log;
@@ -94,8 +94,8 @@ pub fn open_existing(home: &Home) -> anyhow::Result<Option<Store>> {
 
 /// Has a detached process send what an earlier run or command could not.
 pub fn send_leftovers(store: &mut Store, sinks: &Sinks) {
-    match forward::needs_delivery(store, sinks) {
-        Ok(true) => forward::spawn_delivery(&sinks.home),
+    match delivery::needs_delivery(store, sinks) {
+        Ok(true) => delivery::spawn_delivery(&sinks.home),
         Ok(false) => {}
         Err(error) => tracing::warn!("not looked for events to be sent: {error}"),
     }

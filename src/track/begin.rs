@@ -6,7 +6,7 @@ use uuid::Uuid;
 
 use super::plan::Plan;
 use super::receivers::Receivers;
-use crate::forward::{self, Sinks};
+use delivery::{self, Sinks};
 use os::project::Project;
 use pty::process::{Processes, SystemProcesses};
 use store::session::lifecycle::{self, RunStart};
@@ -39,7 +39,7 @@ pub(super) fn start(
     let ids = FirstChosen::new(plan.session);
     let targets = plan.sinks.as_ref().map(Sinks::targets).unwrap_or_default();
     let (started, sinks) = store.write(|tx| {
-        forward::register(tx, &targets)?;
+        delivery::register(tx, &targets)?;
         let live = tx.live_runs()?;
         let parent = plan.lineage.enclosing(&live, &begin.run.realm).map(|run| run.id);
         let begin = RunStart { parent, ..begin.clone() };

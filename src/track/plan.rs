@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use super::notify::Notifier;
 use super::version;
-use crate::forward::Sinks;
 use agents::Trail;
+use delivery::Sinks;
 use os::home::Home;
 use store::Surroundings;
 use store::session::lifecycle::ConversationStart;

@@ -1,7 +1,7 @@
 //! Where the events of a run are sent: receivers may be set up, moved or taken away while the agent runs, and the store shows
 //! it.
 
-use crate::forward::{Hint, Sender, Sinks, Target, register};
+use delivery::{Hint, Sender, Sinks, Target, register};
 use os::home::Home;
 use store::{SinkRow, Store};
 

@@ -1,8 +1,8 @@
 //! What the tracker reports to the wrapper at the end of a run.
 
 use crate::budget::Standing;
-use crate::forward::Sender;
 use crate::remote::address;
+use delivery::Sender;
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
 use store::session::{self, record::record};

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use super::pending::PendingWrite;
 use super::receivers::Receivers;
-use crate::forward::{Hint, Sender, Sinks};
+use delivery::{Hint, Sender, Sinks};
 use os::home::Home;
 use store::Store;
 use store::session;

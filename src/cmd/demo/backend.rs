@@ -13,8 +13,6 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 
 use super::super::browser;
-use crate::forward::http::Http;
-use crate::forward::{Credential, Identity, Native, post};
 use agents::registry;
 use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, router};
 use backend::sqlite::Sqlite;
@@ -22,6 +20,8 @@ use backend::storage::Storage;
 use backend::token::{Owner, Role, Token, TokenHash, new_key, new_secret};
 use backend::{self, Backend, Options};
 use config::delivery::{Secret, User};
+use delivery::http::Http;
+use delivery::{Credential, Identity, Native, post};
 use os::clock::{Clock, SystemClock};
 use os::file::{read_at_most, text_at_most};
 use os::home::{Home, own_var};

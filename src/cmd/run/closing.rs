@@ -7,10 +7,10 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::budget::Standing;
 use crate::cmd::session_text;
-use crate::forward::Sinks;
 use crate::launch::{Detour, Through};
 use crate::proxy::Companion;
 use crate::track::RunTotal;
+use delivery::Sinks;
 use format::shell;
 use format::text::shorten;
 use os::home::Home;

@@ -7,10 +7,10 @@ use anyhow::Context;
 
 use crate::cmd::Failure;
 use crate::cmd::scanner::with_scanner;
-use crate::forward::foreign::life;
-use crate::forward::http::Http;
-use crate::forward::{DeliveryCount, Identity, Sinks, post};
 use crate::progress::Bar;
+use delivery::foreign::life;
+use delivery::http::Http;
+use delivery::{DeliveryCount, Identity, Sinks, post};
 use format::counted;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;

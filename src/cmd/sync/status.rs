@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use serde_json::json;
 
 use crate::cmd::session_text::{Sheet, date};
-use crate::forward::{Sinks, register};
 use config::Delivery;
+use delivery::{Sinks, register};
 use format::counted;
 use format::output::{Colour, Style, json};
 use format::text::clean;

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use codemie::forward::{DeliveryCount, Drain, Idle, Pace, Progress};
+use delivery::{DeliveryCount, Drain, Idle, Pace, Progress};
 use serde_json::{Value, json};
 
 use super::{backend, drain, first, honest, run, sinks};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use codemie::forward::{Drain, Idle, Pace, needs_delivery};
+use delivery::{Drain, Idle, Pace, needs_delivery};
 use serde_json::Value;
 use store::session::lifecycle::{ConversationStart, RunStart};
 use store::{Realm, Store};
@@ -221,10 +221,10 @@ fn detached_process_with_the_old_address_sends_nothing() {
     let before = sinks(&world, &backend(&old));
     let after = sinks(&world, &backend(&new));
     world.spoken("a", 1);
-    codemie::forward::deliver_pending(&before).unwrap();
+    delivery::deliver_pending(&before).unwrap();
     assert_eq!((old.received().len(), world.sink("backend").cursor), (0, 0));
     assert!(world.sink("backend").leads_to(&after.targets()[0].fingerprint));
-    codemie::forward::deliver_pending(&after).unwrap();
+    delivery::deliver_pending(&after).unwrap();
     assert_eq!(names(&ledger), ["a"]);
 }
 
@@ -236,7 +236,7 @@ fn detached_process_does_not_stay_for_deferred_events() {
     // Its START waits until the agent's session is known, which may be never.
     world.start("a");
     let begun = Instant::now();
-    codemie::forward::deliver_pending(&sinks).unwrap();
+    delivery::deliver_pending(&sinks).unwrap();
     assert_eq!(receiver.received().len(), 0);
     // Not a measurement: it would stay for a minute.
     assert!(begun.elapsed() < Duration::from_secs(30));

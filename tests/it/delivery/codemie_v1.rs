@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 
-use codemie::forward::{Drain, Idle, Pace};
+use delivery::{Drain, Idle, Pace};
 use os::clock::{Clock, SystemClock};
 use serde_json::{Value, json};
 use store::session::lifecycle;

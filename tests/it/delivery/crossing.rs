@@ -1,6 +1,6 @@
 //! Two at once: a command and a batch on its way, two tokens, two addresses, two receivers, a backend that comes late.
 
-use codemie::forward::{Drain, Idle, Pace};
+use delivery::{Drain, Idle, Pace};
 use os::home::Home;
 use store::Store;
 

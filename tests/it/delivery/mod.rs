@@ -15,8 +15,8 @@ mod surroundings;
 
 use std::sync::Arc;
 
-use codemie::forward::{Drain, Idle, Pace, Sinks, register};
 use config::Config;
+use delivery::{Drain, Idle, Pace, Sinks, register};
 use os::clock::SystemClock;
 use store::{Fate, SinkRow, Store};
 

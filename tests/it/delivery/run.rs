@@ -3,7 +3,7 @@
 use std::fs;
 use std::sync::Arc;
 
-use codemie::forward::{Idle, Pace};
+use delivery::{Idle, Pace};
 use serde_json::Value;
 
 use super::play::Play;

@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicI64, Ordering};
 
-use codemie::forward::{Drain, Idle, Pace};
+use delivery::{Drain, Idle, Pace};
 use os::clock::{Clock, SystemClock};
 use types::Timestamp;
 

@@ -17,7 +17,7 @@ use super::answer::{self, Answer, Verdict};
 use super::http::{Encoding, Request, join};
 use super::identity::Identity;
 use super::sink::Sink;
-use config::delivery::{self, Secret};
+use config::delivery::Secret;
 use store::{Error, Outgoing, View};
 use types::Timestamp;
 
@@ -34,7 +34,7 @@ pub struct Otlp {
 }
 
 impl Otlp {
-    pub fn new(settings: &delivery::Otlp, identity: Identity) -> Self {
+    pub fn new(settings: &config::delivery::Otlp, identity: Identity) -> Self {
         Self { endpoint: settings.endpoint.clone(), headers: settings.headers.clone(), identity }
     }
 

@@ -12,7 +12,7 @@ use super::answer::{self, Answer, Verdict};
 use super::http::{Request, join};
 use super::identity::Identity;
 use super::sink::{Due, Sink, Triage};
-use config::delivery::{self, Secret};
+use config::delivery::Secret;
 use store::session::state::Phase;
 use store::{Error, EventRow, Fate, Letter, Outgoing, SessionRow, View};
 use types::{Attributes, Timestamp, plain};
@@ -39,7 +39,7 @@ struct Receipt {
 }
 
 impl CodemieV1 {
-    pub fn new(settings: &delivery::CodemieV1, identity: Identity) -> Self {
+    pub fn new(settings: &config::delivery::CodemieV1, identity: Identity) -> Self {
         Self { base: settings.url.clone(), auth: settings.auth.clone(), identity }
     }
 
