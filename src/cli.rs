@@ -15,7 +15,6 @@ use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-pub use crate::launch::LaunchTarget;
 use crate::mcp::Scope;
 use agents::registry;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
@@ -25,6 +24,7 @@ use format::length::length;
 use format::output::Colour;
 use format::shell;
 pub use proxy::{Proxy, ProxyAction, ProxyServe};
+pub use runtime::launch::LaunchTarget;
 pub use sessions::{
     Answer, Archive, Attach, BreakdownBy, Current, Explain, Export, Group, Import, ImportFound, Limits, List,
     ListSort, Moment, Prune, Rename, Resume, RoleName, Search, Send, Show, StatusName, Statusline, Stop,

@@ -7,23 +7,15 @@
     )
 )]
 
-pub mod budget;
 pub mod cli;
 pub mod cmd;
 pub mod demo;
 pub mod doctor;
 pub mod failure;
 pub mod fullscreen;
-pub mod host;
-pub mod launch;
-pub mod live;
 pub mod mcp;
 pub mod mirror;
 pub mod progress;
-pub mod proxy;
-pub mod remote;
 pub mod report;
 #[cfg(test)]
 mod scribe_tests;
-pub mod shim;
-pub mod track;

@@ -9,7 +9,6 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use crate::track::{Plan, Tracker, recover, version};
 use agents::meter::form::{Checkpoint, Followed};
 use agents::meter::tail::Restart;
 use agents::registry::by_name;
@@ -22,6 +21,7 @@ use os::file::FileId;
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
 use pty::{ProgramEnd, ProgramExit};
+use runtime::track::{Plan, Tracker, recover, version};
 use scan::{Days, Scanner};
 use store::session::lifecycle;
 use store::session::record::record;
@@ -91,7 +91,7 @@ impl Stage {
             sinks: None,
             sinks_now: |_| None,
             on_news: None,
-            notifier: crate::track::notify::Notifier::default(),
+            notifier: runtime::track::notify::Notifier::default(),
             log_level: None,
         };
         let tracker = Tracker::prepare(plan);

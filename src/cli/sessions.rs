@@ -4,17 +4,17 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
+use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
 use super::time;
-use crate::launch::conflict::OnConflict;
-use crate::live::events::Cursor;
 use agents::Agent;
 use agents::demo::Demo;
 use agents::registry;
 use format::since::Since;
 use jiff::tz::TimeZone;
+use runtime::launch::conflict::OnConflict;
+use runtime::live::events::Cursor;
 use scan::search::Role;
 use store::{Sort, StatusFilter};
 use types::{Activity, EndReason, Status};
@@ -614,7 +614,7 @@ pub struct Resume {
     #[arg(long)]
     pub last: bool,
     /// What to do if it is running already
-    #[arg(long, value_enum, default_value_t, value_name = "WHAT")]
+    #[arg(long, value_parser = on_conflict(), default_value = "fail", value_name = "WHAT")]
     pub on_conflict: OnConflict,
     /// Run it in the background and print the session's id
     #[arg(long)]
@@ -633,17 +633,19 @@ pub struct Resume {
     pub args: Vec<OsString>,
 }
 
-impl ValueEnum for OnConflict {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::Fail, Self::Attach, Self::Takeover, Self::Fork]
-    }
-
-    fn to_possible_value(&self) -> Option<PossibleValue> {
-        Some(match self {
-            Self::Fail => PossibleValue::new("fail").help("Report it and do nothing"),
-            Self::Attach => PossibleValue::new("attach").help("Connect to it, if it runs in the background"),
-            Self::Takeover => PossibleValue::new("takeover").help("End it, then continue here"),
-            Self::Fork => PossibleValue::new("fork").help("Continue in a copy"),
-        })
-    }
+fn on_conflict() -> impl TypedValueParser<Value = OnConflict> {
+    let values = [
+        ("fail", "Report it and do nothing"),
+        ("attach", "Connect to it, if it runs in the background"),
+        ("takeover", "End it, then continue here"),
+        ("fork", "Continue in a copy"),
+    ];
+    PossibleValuesParser::new(values.map(|(name, help)| PossibleValue::new(name).help(help))).map(|name| {
+        match name.as_str() {
+            "attach" => OnConflict::Attach,
+            "takeover" => OnConflict::Takeover,
+            "fork" => OnConflict::Fork,
+            _ => OnConflict::Fail,
+        }
+    })
 }

@@ -5,16 +5,16 @@ use std::process::ExitCode;
 
 use super::Failure;
 use crate::cli::Attach;
-use crate::launch::{Origin, lineage, named_run, settings};
-use crate::remote::attach::{NotAttached, Outcome, attach, request};
-use crate::remote::protocol::{Ended, ToHost};
-use crate::remote::{Connection, RemoteError, address};
 use crate::report::find;
 use crate::report::live_target::{LiveTarget, where_it_runs};
 use crate::report::open::OpenStore;
 use format::shell;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use runtime::launch::{Origin, lineage, named_run, settings};
+use runtime::remote::attach::{NotAttached, Outcome, attach, request};
+use runtime::remote::protocol::{Ended, ToHost};
+use runtime::remote::{Connection, RemoteError, address};
 use store::{Realm, RunRow, Store, View};
 
 pub fn run(args: &Attach, home: &Home, err: &mut dyn Write) -> anyhow::Result<ExitCode> {

@@ -12,7 +12,6 @@ use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
-use crate::launch::{Origin, settings};
 use agents::registry;
 use backend::api::Options;
 use backend::bootstrap::{self, TokenFile};
@@ -28,6 +27,7 @@ use format::output::{Colour, Style, json};
 use os::clock::{Clock, SystemClock};
 use os::file::create_private;
 use os::home::Home;
+use runtime::launch::{Origin, settings};
 
 /// The database, without its password on a command line, where others can read it.
 const DATABASE: &str = "CODEMIE_BACKEND_DATABASE";

@@ -8,9 +8,7 @@ use jiff::tz::TimeZone;
 
 use super::list::project;
 use super::{Failure, USAGE};
-use crate::budget::{Budget, Per, Standing, Subject, Which, Window, raise_command, standing};
 use crate::cli::{self, BudgetAction};
-use crate::launch::{Origin, lineage};
 use crate::report::budget::{self, BudgetRecord};
 use crate::report::find;
 use crate::report::open::{open, open_existing};
@@ -22,6 +20,8 @@ use format::output::{Colour, Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
 use pty::process::{Processes, SystemProcesses};
+use runtime::budget::{Budget, Per, Standing, Subject, Which, Window, raise_command, standing};
+use runtime::launch::{Origin, lineage};
 use store::{Realm, RunRow, SessionRow, Store, View};
 use types::{PicoDollars, Pid, Timestamp};
 
@@ -337,8 +337,8 @@ fn drawn(
 /// Of a percentage of a budget.
 pub(super) fn colour(percent: i64) -> Colour {
     match percent {
-        crate::budget::REACHED.. => Colour::Bad,
-        crate::budget::NEAR.. => Colour::Warning,
+        runtime::budget::REACHED.. => Colour::Bad,
+        runtime::budget::NEAR.. => Colour::Warning,
         _ => Colour::Good,
     }
 }
@@ -346,7 +346,7 @@ pub(super) fn colour(percent: i64) -> Colour {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Kind, Only};
+    use runtime::budget::{Kind, Only};
     use store::session::absorb::take_records;
     use store::session::lifecycle::{self, ConversationStart};
     use store::session::testing::{World, binding, usage};

@@ -10,7 +10,6 @@ use unicode_width::UnicodeWidthStr;
 use super::budget::refuse_inside_a_run;
 use crate::cli::{Config, ConfigAction};
 use crate::failure::shown;
-use crate::launch::receivers;
 use crate::report::open::send_leftovers;
 use config::keys::{self, KEYS};
 use config::{Settings, Source, edit};
@@ -20,6 +19,7 @@ use format::output::wrap::{hanging, wrap};
 use format::output::{Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
+use runtime::launch::receivers;
 use store::Store;
 
 /// A usage error of a management command.

@@ -11,11 +11,7 @@ use super::browser;
 use crate::cli;
 use crate::demo::{self, report};
 use crate::failure::format_error;
-use crate::launch::{self, Origin, RunResult, SESSION_VARIABLE, lineage, note, wrap};
 use crate::report::open::open;
-use crate::shim::files::{DiskFiles, OwnBinary};
-use crate::shim::install::{ShimState, Shims};
-use crate::track::Plan;
 use agents::demo::Demo;
 use agents::registry;
 use agents::{Agent, Follow};
@@ -23,6 +19,10 @@ use format::output::Style;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
 use pty::ProgramSpec;
+use runtime::launch::{self, Origin, RunResult, SESSION_VARIABLE, lineage, note, wrap};
+use runtime::shim::files::{DiskFiles, OwnBinary};
+use runtime::shim::install::{ShimState, Shims};
+use runtime::track::Plan;
 use store::session::lifecycle::ConversationStart;
 use store::session::record::record;
 use store::{self, Store, Surroundings, View};
@@ -180,7 +180,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         sinks: None,
         sinks_now: |_| None,
         on_news: None,
-        notifier: crate::track::notify::Notifier::default(),
+        notifier: runtime::track::notify::Notifier::default(),
     };
     let (RunResult { code, message, .. }, summary) = wrap(launch, Some(plan), None, &origin);
     match message.or(summary.problem) {

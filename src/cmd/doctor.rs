@@ -10,9 +10,9 @@ use anyhow::Context;
 use crate::cli::Doctor;
 use crate::doctor::report;
 use crate::doctor::{Patient, examine};
-use crate::shim::files::{DiskFiles, OwnBinary};
 use format::output::Style;
 use os::home::Home;
+use runtime::shim::files::{DiskFiles, OwnBinary};
 
 pub fn run(
     args: &Doctor,

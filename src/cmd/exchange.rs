@@ -11,7 +11,6 @@ use anyhow::Context;
 use serde_json::json;
 
 use crate::cli::{Export, Import, ImportFound};
-use crate::launch::{Origin, settings};
 use crate::report::find;
 use crate::report::open::open;
 use format::output::json;
@@ -20,6 +19,7 @@ use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use os::log;
 use pty::detached;
+use runtime::launch::{Origin, settings};
 use store::session::exchange::{self, ExportFile, Titles};
 use store::session::import::{self, ImportReport, found};
 use store::{self, Store};

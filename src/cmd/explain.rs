@@ -8,7 +8,6 @@ use unicode_width::UnicodeWidthStr;
 
 use super::session_text::{date, instant};
 use crate::cli::Explain;
-use crate::launch::Origin;
 use crate::report::explain::{Explanation, RunEvidence};
 use crate::report::find;
 use crate::report::open::open;
@@ -20,6 +19,7 @@ use format::output::{Colour, Style, json};
 use format::text::shorten;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use runtime::launch::Origin;
 use types::{Correlation, EvidenceKind, Link};
 use types::{Evidence, EvidenceVerdict};
 

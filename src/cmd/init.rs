@@ -7,9 +7,9 @@ use std::process::ExitCode;
 use anyhow::Context;
 
 use crate::cli::{Init, InitShell};
-use crate::shim::files::{DiskFiles, OwnBinary};
-use crate::shim::shell::{self, Places, Shell};
 use os::home::Home;
+use runtime::shim::files::{DiskFiles, OwnBinary};
+use runtime::shim::shell::{self, Places, Shell};
 
 pub fn run(args: &Init, home: &Home, agents: &[&str], out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let binary =

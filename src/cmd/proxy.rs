@@ -9,15 +9,15 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Proxy, ProxyAction, ProxyServe};
-use crate::launch::{Origin, settings};
-use crate::proxy::listeners::{self, Listener};
-use crate::proxy::{alone, keeper, worker};
 use format::output::table::{Cell, Column, Table};
 use format::output::unread::Unread;
 use format::output::{Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
+use runtime::launch::{Origin, settings};
+use runtime::proxy::listeners::{self, Listener};
+use runtime::proxy::{alone, keeper, worker};
 use store::Store;
 use types::{Pid, RandomIds};
 

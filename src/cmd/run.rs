@@ -8,18 +8,18 @@ use serde::Serialize;
 
 use super::damage;
 use crate::cli::RunOptions;
-use crate::host;
-use crate::launch::{
-    self, AssignedId, Labels, LaunchRequest, LaunchTarget, Origin, Prepared, RunResult, SystemBinaries, World,
-};
-use crate::live::events::Cursor;
-use crate::remote::protocol::Size;
 use closing::Added;
 use config::{Config, HostConfig};
 use delivery::Sinks;
 use format::output::Style;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use runtime::host;
+use runtime::launch::{
+    self, AssignedId, Labels, LaunchRequest, LaunchTarget, Origin, Prepared, RunResult, SystemBinaries, World,
+};
+use runtime::live::events::Cursor;
+use runtime::remote::protocol::Size;
 use store::Store;
 use types::{RandomIds, SessionId};
 

@@ -9,11 +9,6 @@ use serde::Serialize;
 
 use super::NOT_KNOWN_YET;
 use crate::cli::Send;
-use crate::launch::Origin;
-use crate::remote::RemoteError;
-use crate::remote::protocol::{SendAnswer, SendRequest};
-use crate::remote::send::{Recipient, SendError, send};
-use crate::remote::text;
 use crate::report::find::session;
 use crate::report::live_target::{LiveTarget, where_it_runs};
 use crate::report::open::open;
@@ -22,6 +17,11 @@ use format::shell;
 use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use runtime::launch::Origin;
+use runtime::remote::RemoteError;
+use runtime::remote::protocol::{SendAnswer, SendRequest};
+use runtime::remote::send::{Recipient, SendError, send};
+use runtime::remote::text;
 use store::Store;
 use types::{Delivery, SessionId};
 

@@ -12,11 +12,11 @@ use format::output::json;
 use format::output::table::padded;
 
 use crate::cli::{Shim, ShimAction};
-use crate::shim::files::{DiskFiles, OwnBinary};
-use crate::shim::install::{Error, ShimChange, ShimState, Shims};
-use crate::shim::resolve::Query;
-use crate::shim::status::Reach;
 use os::home::Home;
+use runtime::shim::files::{DiskFiles, OwnBinary};
+use runtime::shim::install::{Error, ShimChange, ShimState, Shims};
+use runtime::shim::resolve::Query;
+use runtime::shim::status::Reach;
 
 pub fn run(args: &Shim, home: &Home, agents: &[&str], out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let ourselves = OwnBinary::of_this_process(&DiskFiles);

@@ -11,7 +11,6 @@ use jiff::tz::TimeZone;
 use super::question;
 use super::session_text::{self, Sheet, cost, date, number, tokens};
 use crate::cli::Show;
-use crate::launch::{Origin, settings};
 use crate::report::details::{Chain, SessionDetails, TreeUsage, foreign_record};
 use crate::report::find::{FindError, find};
 use crate::report::open::open;
@@ -26,6 +25,7 @@ use format::shell;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pricing::unpriced;
+use runtime::launch::{Origin, settings};
 use store::session::lookup::Found;
 use types::{Coverage, Link, LiveState, SessionRecord};
 

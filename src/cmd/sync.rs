@@ -15,7 +15,6 @@ use tokio::sync::mpsc;
 use super::Failure;
 use super::session_text::date;
 use crate::cli::{Sync, SyncAction};
-use crate::launch::{Origin, settings};
 use crate::progress;
 use crate::report::open::recover;
 use config::Config;
@@ -25,6 +24,7 @@ use format::output::json;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use os::log;
+use runtime::launch::{Origin, settings};
 use store::{self, SinkCount, Store};
 use types::Timestamp;
 

@@ -16,10 +16,8 @@ use jiff::tz::TimeZone;
 
 use super::view::Paging;
 use super::{Failure, USAGE, attach, send, stop, view};
-use crate::budget::CurrentBudgets;
 use crate::cli::View;
 use crate::fullscreen::{Event, Fullscreen};
-use crate::launch::Origin;
 use crate::report::changes::Changes;
 use crate::report::open::{OpenStore, open};
 use crate::report::state::Asked;
@@ -32,6 +30,8 @@ use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pages::Pages;
+use runtime::budget::CurrentBudgets;
+use runtime::launch::Origin;
 use types::{Delivery, Timestamp};
 
 /// Agents write many lines a second; nobody reads faster than this.

@@ -10,7 +10,6 @@ use std::time::Duration;
 use super::{Failure, USAGE, question, session_text};
 use crate::cli::View as Args;
 use crate::failure::shown;
-use crate::launch::Origin;
 use crate::report::conversation::{PageRecord, PageStart, ReadableConversation};
 use crate::report::open::{open, recover};
 use crate::report::question::Question;
@@ -21,6 +20,7 @@ use format::shell;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 pub(super) use pager::Paging;
+use runtime::launch::Origin;
 use store::Store;
 
 /// How often a followed conversation is looked at: sooner than a reader of text notices, and two looks a second cost

@@ -7,7 +7,6 @@ use serde::Serialize;
 
 use super::NOT_KNOWN_YET;
 use crate::cli::Wait;
-use crate::launch::Origin;
 use crate::report::find::session;
 use crate::report::live_target::LiveTarget;
 use crate::report::open::open;
@@ -15,6 +14,7 @@ use crate::report::wait::{WaitFor, Waited, wait};
 use format::output::json;
 use format::text::clean;
 use os::home::Home;
+use runtime::launch::Origin;
 use types::{LiveState, SessionId};
 
 /// The result of a wait whose time is up.

@@ -9,17 +9,17 @@ use std::process::Command;
 use super::probe::{Answer, ask};
 use super::shells::{self, Meaning, Mode, ShellAnswer};
 use super::{Examined, Finding, Level, Patient};
-use crate::launch::{Origin, detour};
-use crate::shim::files::{DiskFiles, Files};
-use crate::shim::install::{ShimState, Shims};
-use crate::shim::resolve::{self, NotFound, PathKind, Query, SearchedPath};
-use crate::shim::status::Reach;
-use crate::shim::{depth, override_variable};
-use crate::track::version;
 use agents::Agent;
 use config::Config;
 use format::shell;
 use os::home::{Home, own_var};
+use runtime::launch::{Origin, detour};
+use runtime::shim::files::{DiskFiles, Files};
+use runtime::shim::install::{ShimState, Shims};
+use runtime::shim::resolve::{self, NotFound, PathKind, Query, SearchedPath};
+use runtime::shim::status::Reach;
+use runtime::shim::{depth, override_variable};
+use runtime::track::version;
 
 pub fn examine(patient: &Patient<'_>) -> Examined {
     let config_file = patient.home.as_ref().map(Home::config_file);
@@ -27,7 +27,7 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
     let reals: Vec<_> = patient
         .agents
         .iter()
-        .map(|agent| crate::shim::real_binary(agent, config.agent(agent).path.as_deref(), &own_var, None))
+        .map(|agent| runtime::shim::real_binary(agent, config.agent(agent).path.as_deref(), &own_var, None))
         .collect();
     // Each of these may take seconds, so all are asked at once.
     let (asked, versions) = std::thread::scope(|scope| {
@@ -469,7 +469,7 @@ fn real_binary(agent: &str, real: &Result<PathBuf, NotFound>, version: Option<Kn
 mod tests {
     use super::super::Level;
     use super::*;
-    use crate::shim::files::fake::{Entry, Table, program};
+    use runtime::shim::files::fake::{Entry, Table, program};
 
     #[test]
     fn a_version_is_found_in_an_agents_answer() {
@@ -488,7 +488,7 @@ mod tests {
 
     #[test]
     fn an_unsearchable_folder_is_not_a_broken_agent() {
-        use crate::shim::files::OwnBinary;
+        use runtime::shim::files::OwnBinary;
         let denied = Entry { error: Some(std::io::ErrorKind::PermissionDenied), ..program(1, b"") };
         let table = Table::of(&[
             ("/secret/claude", denied),

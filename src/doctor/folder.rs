@@ -7,11 +7,11 @@ use std::path::Path;
 use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 
 use super::{Finding, Patient};
-use crate::shim::files::DiskFiles;
-use crate::shim::resolve::{PathKind, Query};
 use config::{Config, Settings};
 use format::shell;
 use os::home::{Home, own_var};
+use runtime::shim::files::DiskFiles;
+use runtime::shim::resolve::{PathKind, Query};
 
 const AREA: &str = "codemie";
 

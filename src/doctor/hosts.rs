@@ -5,11 +5,11 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::Finding;
-use crate::remote::{Connection, address};
 use format::shell;
 use format::text::clean;
 use os::file::modified;
 use os::home::Home;
+use runtime::remote::{Connection, address};
 use store::Store;
 use types::{Pid, RunId, Timestamp};
 

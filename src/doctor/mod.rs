@@ -19,8 +19,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::shim::files::OwnBinary;
 use os::home::Home;
+use runtime::shim::files::OwnBinary;
 
 /// How bad it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]

@@ -3,11 +3,11 @@
 use rmcp::schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::remote::RemoteError;
-use crate::remote::send::SendError;
 use crate::report::conversation::ConversationError;
 use crate::report::find::FindError;
 use crate::report::wait::WaitError;
+use runtime::remote::RemoteError;
+use runtime::remote::send::SendError;
 use store;
 use types::spelled;
 

@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::error::ToolError;
 use super::scope::Scope;
 use super::tools::LiveRun;
-use crate::remote::protocol::{Dialog, SendAnswer};
+use runtime::remote::protocol::{Dialog, SendAnswer};
 use types::{LiveState, Moment, SessionRecord};
 
 /// A tool's arguments: `$(#[doc])* Name { fields }`. An argument that is not known is refused, so that nobody believes it did

@@ -10,18 +10,18 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::launch::Origin;
-use crate::launch::{RUN_VARIABLE, SESSION_VARIABLE};
-use crate::remote::answer::answer;
-use crate::remote::protocol::{
-    AnswerRequest, FromHost, ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest, ToHost,
-};
-use crate::remote::send::{Recipient, SendError, send};
-use crate::remote::{Connection, RemoteError};
 use crate::report::live_target::LiveTarget;
 use crate::report::wait::{WaitError, WaitFor, Waited, wait};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use runtime::launch::Origin;
+use runtime::launch::{RUN_VARIABLE, SESSION_VARIABLE};
+use runtime::remote::answer::answer;
+use runtime::remote::protocol::{
+    AnswerRequest, FromHost, ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest, ToHost,
+};
+use runtime::remote::send::{Recipient, SendError, send};
+use runtime::remote::{Connection, RemoteError};
 use store::Store;
 use types::{LiveState, RunId, SessionId};
 

@@ -26,11 +26,11 @@ use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::stdio_pipes;
 use tokio::sync::watch;
 
-use crate::launch::{Origin, settings};
 use live::HostedSessions;
 use os::home::Home;
 use os::log;
 use pty::process::SystemProcesses;
+use runtime::launch::{Origin, settings};
 pub use scope::Scope;
 use server::SessionServer;
 use tools::{Surroundings, Tools};

@@ -11,13 +11,13 @@ use super::forms::{
 use super::rules;
 use super::scope::Scope;
 use super::tools::{LiveRun, Meant, StartedHere, Tools, as_value};
-use crate::remote::protocol::ScreenText;
 use crate::report::conversation::{PageRecord, PageStart, ReadableConversation};
 use crate::report::explain::Explanation;
 use crate::report::question::asks;
 use agents::registry;
 use agents::transcript::Page;
 use os::clock::{Clock, SystemClock};
+use runtime::remote::protocol::ScreenText;
 use store::session::record::records;
 use store::{Filter, SessionRow, Show};
 use types::{LiveState, SessionId, Status};

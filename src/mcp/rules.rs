@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use super::error::{ErrorCode, ToolError};
 use super::scope::Caller;
-use crate::remote::protocol::MAX_FRAME;
 use config::McpConfig;
+use runtime::remote::protocol::MAX_FRAME;
 use store::session::names;
 
 /// A name, a key, a cursor: longer than any, short enough for a message.

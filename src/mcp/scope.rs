@@ -11,9 +11,9 @@ use clap::ValueEnum;
 use rmcp::schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::launch::is_shared_daemon;
 use os::project;
 use pty::process::Processes;
+use runtime::launch::is_shared_daemon;
 use store::session::lineage::Lineage;
 use store::{self, Realm, SessionRow, View};
 use types::{Pid, RunId, SessionId};

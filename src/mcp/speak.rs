@@ -8,12 +8,12 @@ use super::forms::{
 };
 use super::rules;
 use super::tools::{Call, Tools};
-use crate::live::events::Cursor;
-use crate::remote::RemoteError;
-use crate::remote::protocol::{SendRequest, StopRequest};
-use crate::remote::send::Recipient;
 use crate::report::live_target::LiveTarget;
 use crate::report::wait::WaitFor;
+use runtime::live::events::Cursor;
+use runtime::remote::RemoteError;
+use runtime::remote::protocol::{SendRequest, StopRequest};
+use runtime::remote::send::Recipient;
 use store::SessionRow;
 use types::{Moment, ProcessId};
 

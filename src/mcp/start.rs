@@ -14,10 +14,10 @@ use super::places::{NoPlace, Place, Starter};
 use super::rules;
 use super::scope::{Caller, Scope, depth};
 use super::tools::{Meant, StartedHere, Tools};
-use crate::launch::resume::Resumable;
 use agents::Agent;
 use agents::registry;
 use os::clock::{Clock, SystemClock};
+use runtime::launch::resume::Resumable;
 use store::{SessionRow, View};
 use types::{Ids, ProcessId, RandomIds, SessionId, StartTime, Timestamp};
 
@@ -256,7 +256,7 @@ impl Tools {
             }
             Ok((wanted, resumable, caller.clone()))
         })?;
-        let not_resumable = |error: crate::launch::resume::NotResumable| {
+        let not_resumable = |error: runtime::launch::resume::NotResumable| {
             ToolError::new(ErrorCode::NotResumable, error.to_string(), "start_session begins a new one")
         };
         let (agent, _) = resumable.target().map_err(not_resumable)?;

@@ -10,17 +10,17 @@ use std::sync::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::*;
-use crate::live::events::Cursor;
 use crate::mcp::claims;
 use crate::mcp::live::{LaunchFailure, LaunchLine};
-use crate::remote::RemoteError;
-use crate::remote::protocol::{
-    AnswerRequest, Dialog, ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest,
-};
-use crate::remote::send::{Recipient, SendError};
 use crate::report::wait::{WaitError, WaitFor, Waited};
 use agents::dialog::Choice;
 use pty::process::SystemProcesses;
+use runtime::live::events::Cursor;
+use runtime::remote::RemoteError;
+use runtime::remote::protocol::{
+    AnswerRequest, Dialog, ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest,
+};
+use runtime::remote::send::{Recipient, SendError};
 use store::session::lifecycle::{self, Binding, ConversationStart, RunStart};
 use store::session::state::Ending;
 use store::{NewRun, Realm, Store, Workspace};

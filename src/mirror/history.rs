@@ -16,7 +16,6 @@ use tokio::runtime::Handle;
 
 use super::titles::UnwrappedTitles;
 use super::{BATCH, Error, LocalMirror};
-use crate::launch::Origin;
 use agents::registry;
 use backend::dashboard::{History, HistoryState};
 use backend::sqlite::Sqlite;
@@ -25,6 +24,7 @@ use config::prices::price_list;
 use delivery::foreign::{life, session_id};
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
+use runtime::launch::Origin;
 use scan::{Days, ForeignSession, ForeignSessions, Scanner};
 
 /// How long what was read is good. An unchanged tree is looked through in some milliseconds; this is for pages that are asked

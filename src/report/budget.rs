@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use crate::budget::{Budget, Kind, Level, Only, Per, Standing, Subject, standing, standings};
 use agents::registry;
+use runtime::budget::{Budget, Kind, Level, Only, Per, Standing, Subject, standing, standings};
 use store::{self, Filter, SessionRow, Show, View};
 use types::Timestamp;
 

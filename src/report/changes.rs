@@ -13,9 +13,9 @@ use std::thread;
 use std::time::Duration;
 
 use super::wake::{Bell, Wake};
-use crate::remote::protocol::{FromHost, ToHost, WaitRequest};
-use crate::remote::{Connection, RemoteError};
 use os::home::Home;
+use runtime::remote::protocol::{FromHost, ToHost, WaitRequest};
+use runtime::remote::{Connection, RemoteError};
 use types::{LiveState, RunId};
 
 /// How long a host is asked to wait for a change; then it is asked again.
@@ -149,9 +149,9 @@ mod tests {
     use std::time::Instant;
 
     use super::*;
-    use crate::remote::address;
-    use crate::remote::frames::{Frame, Frames};
-    use crate::remote::protocol::{WaitAnswer, Welcome};
+    use runtime::remote::address;
+    use runtime::remote::frames::{Frame, Frames};
+    use runtime::remote::protocol::{WaitAnswer, Welcome};
     use types::{Activity, Timestamp};
 
     fn state(is: Activity) -> LiveState {

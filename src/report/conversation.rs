@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use super::find::{FindError, find};
 use super::question::Question;
-use crate::launch::Origin;
-use crate::remote;
 use agents::meter::form::Form;
 use agents::registry;
 use agents::transcript::{self, Cursor, Item, ItemKind, Page};
 use format::shell;
 use os::home::Home;
+use runtime::launch::Origin;
+use runtime::remote;
 use store::View;
 use store::session::lookup::Found;
 use store::session::record::record;

@@ -1,10 +1,10 @@
 //! The session that a person names on the command line, searched in the store and the agents' files, or an error that
 //! suggests names. The order of the search is [`lookup`]'s.
 
-use crate::launch::Origin;
 use agents::Foreign;
 use agents::registry;
 use format::shell;
+use runtime::launch::Origin;
 use store::session::lookup::{self, Found, LookupError, Scan};
 use store::{self, Filter, SessionRow, Show, View};
 

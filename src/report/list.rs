@@ -10,8 +10,8 @@ use serde::Serialize;
 
 use super::budget::Marks;
 use super::state::{Asked, RunningSession};
-use crate::budget::{Budget, Standing};
 use config::RunawayLimits;
+use runtime::budget::{Budget, Standing};
 use store::session::record::{open_time, records};
 use store::session::runaway::{Runaway, runaway_of};
 use store::{self, Filter, ListedSession, Sort, Store, View};

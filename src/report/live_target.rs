@@ -1,7 +1,7 @@
 //! Where a live command (`attach`, `send`, `wait`, `stop`) goes: from the session that a person names to the run it is in now.
 
-use crate::remote::address;
 use os::home::Home;
+use runtime::remote::address;
 use store::{self, RunRow, SessionRow, View};
 use types::{RunId, SessionId};
 

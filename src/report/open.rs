@@ -4,12 +4,12 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::launch::{Origin, named_run, settings};
-use crate::track;
 use delivery::{self, Sinks};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use os::log;
+use runtime::launch::{Origin, named_run, settings};
+use runtime::track;
 use store::{self, Store, View};
 
 /// Longer than a START takes on a loaded machine (more than 0.5 s was seen with six busy processes on two cores); a run of another

@@ -2,8 +2,8 @@
 
 use jiff::tz::TimeZone;
 
-use crate::budget::Window;
 use config::budget::Per;
+use runtime::budget::Window;
 use types::Span;
 use types::{PicoDollars, Timestamp};
 use usage::UsageRow;

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use crate::remote::protocol::{Dialog, FromHost, ToHost};
-use crate::remote::{Connection, RemoteError, address};
 use os::home::Home;
+use runtime::remote::protocol::{Dialog, FromHost, ToHost};
+use runtime::remote::{Connection, RemoteError, address};
 use types::{Activity, LiveState, RunId};
 
 /// How long a host may take for each of its answers. It answers from memory; this bounds one that is stopped.

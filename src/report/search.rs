@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use serde::Serialize;
 
-use crate::launch::Origin;
 use agents::registry;
 use agents::{Agent, FileOwner, SessionFile};
 use os::project::Project;
+use runtime::launch::Origin;
 use scan::Progress;
 use scan::search::{self, Hit, Query};
 use store::{self, Store};

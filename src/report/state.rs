@@ -8,13 +8,13 @@ use std::sync::mpsc::{Receiver, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use crate::launch::Origin;
-use crate::live::{UnhostedSession, state_from_files};
-use crate::remote::protocol::{FromHost, ToHost};
-use crate::remote::{Connection, address};
 use agents::registry;
 use os::home::Home;
 use pty::process::SystemProcesses;
+use runtime::launch::Origin;
+use runtime::live::{UnhostedSession, state_from_files};
+use runtime::remote::protocol::{FromHost, ToHost};
+use runtime::remote::{Connection, address};
 use store::{self, View};
 use types::{Activity, AgentSessionId, LiveState, Pid, RunId, SessionRecord, Timestamp};
 
@@ -154,9 +154,9 @@ mod tests {
     use std::os::unix::net::UnixListener;
 
     use super::*;
-    use crate::remote::address::bind;
-    use crate::remote::frames::{Frame, Frames};
-    use crate::remote::protocol::Welcome;
+    use runtime::remote::address::bind;
+    use runtime::remote::frames::{Frame, Frames};
+    use runtime::remote::protocol::Welcome;
     use types::StateSource;
 
     fn session(run: Option<RunId>) -> RunningSession {

@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::context::ContextFill;
 use super::limits::windows;
-use crate::budget::{Budget, Standing, Subject, standings};
+use runtime::budget::{Budget, Standing, Subject, standings};
 use store::{self, SpentBy, View};
 use types::{AgentSessionId, PicoDollars, Timestamp};
 
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn an_unknown_session_shows_only_budgets_that_apply_to_it() {
-        use crate::budget::{Kind, Only, Per, Which};
+        use runtime::budget::{Kind, Only, Per, Which};
         use store::session::lifecycle::ConversationStart;
         use store::session::testing::{World, agent_session, usage};
 

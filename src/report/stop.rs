@@ -6,10 +6,10 @@ use serde::Serialize;
 
 use super::find::{self, FindError};
 use super::open;
-use crate::launch::stop::{self, CannotStop};
-use crate::launch::{Origin, lineage};
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
+use runtime::launch::stop::{self, CannotStop};
+use runtime::launch::{Origin, lineage};
 use store::{self, Realm, RunRow, SessionRow, Store, View};
 use types::{SessionId, Status};
 

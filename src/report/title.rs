@@ -2,12 +2,12 @@
 //! were recorded before titles were.
 
 use super::list::SessionLine;
-use crate::launch::Origin;
 use agents::Agent;
 use agents::Foreign;
 use agents::meter::form::Followed;
 use agents::meter::title::Title;
 use agents::registry;
+use runtime::launch::Origin;
 use store::{self, Store};
 use types::AgentSessionId;
 

@@ -15,8 +15,8 @@ use super::list::{self, SessionLine};
 use super::live_target::where_it_runs;
 use super::state::{Asked, RunningSession};
 use super::{budget, statusline::Amount};
-use crate::budget::{CurrentBudgets, Standing};
-use crate::remote::address;
+use runtime::budget::{CurrentBudgets, Standing};
+use runtime::remote::address;
 use store::session::runaway::runaway_of;
 use store::{self, ChainSpent, Filter, Show, Store, ToolRow, View};
 use types::{LiveState, RunId, Timestamp};
@@ -182,8 +182,8 @@ fn rate(tokens: u64, started: Timestamp, now: Timestamp) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::launch::Origin;
     use os::home::Home;
+    use runtime::launch::Origin;
     use store::session::lifecycle::{self, ConversationStart};
     use store::session::state::{Ending, Exit};
     use store::session::testing::World;

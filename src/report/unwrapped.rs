@@ -6,8 +6,8 @@ use serde_json::json;
 
 use super::list::SessionLine;
 use super::title;
-use crate::launch::Origin;
 use agents::Foreign;
+use runtime::launch::Origin;
 use scan::{self, ForeignSession, Scanner};
 use store::{Filter, ListedSession, Show, Store, View};
 use types::{AgentSessionId, Status};

@@ -13,16 +13,16 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use super::live_target::LiveTarget;
 use super::open::recover;
 use super::wake::Wake;
-use crate::launch::Origin;
-use crate::live::events::{Cursor, Event};
-use crate::live::{UnhostedSession, UnhostedWatch};
-use crate::remote::protocol::{FromHost, Refused, ToHost, WaitAnswer, WaitRequest};
-use crate::remote::{Connection, RemoteError};
 use agents::Agent;
 use agents::registry;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
+use runtime::launch::Origin;
+use runtime::live::events::{Cursor, Event};
+use runtime::live::{UnhostedSession, UnhostedWatch};
+use runtime::remote::protocol::{FromHost, Refused, ToHost, WaitAnswer, WaitRequest};
+use runtime::remote::{Connection, RemoteError};
 use store::{self, RunRow, SessionRow, Store};
 use types::{LiveState, Moment, SessionId, Timestamp};
 
@@ -444,9 +444,9 @@ mod tests {
     use std::thread::{self, JoinHandle};
 
     use super::*;
-    use crate::remote::address;
-    use crate::remote::frames::{Frame, Frames};
-    use crate::remote::protocol::Welcome;
+    use runtime::remote::address;
+    use runtime::remote::frames::{Frame, Frames};
+    use runtime::remote::protocol::Welcome;
     use store::Realm;
     use store::session::lifecycle::{self, ConversationStart};
     use store::session::state::{Ending, Exit};

@@ -271,4 +271,6 @@ fn is_zero(number: &u64) -> bool {
 }
 
 #[cfg(test)]
+mod heads_tests;
+#[cfg(test)]
 mod tests;

@@ -4,11 +4,11 @@ use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
 
-use codemie::remote::address;
-use codemie::remote::frames::{Frame, Frames};
-use codemie::remote::protocol::{Attach, Ended, FromHost, Hello, Size, ToHost, VERSION, Welcome};
 use pty::PtySize;
 use pty::screen::Screen;
+use runtime::remote::address;
+use runtime::remote::frames::{Frame, Frames};
+use runtime::remote::protocol::{Attach, Ended, FromHost, Hello, Size, ToHost, VERSION, Welcome};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::commands::{Run, World};

@@ -4,8 +4,8 @@ mod host;
 
 use std::time::Duration;
 
-use codemie::remote::protocol::{Attach, Size, ToHost};
 use pty::modes::Modes;
+use runtime::remote::protocol::{Attach, Size, ToHost};
 use rustix::process::Signal;
 
 use self::host::Host;

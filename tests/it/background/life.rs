@@ -103,7 +103,7 @@ fn program_that_ends_at_once_has_a_session_with_its_exit_code() {
     let sockets = fs::read_dir(scene.home().run()).unwrap().flatten();
     let sockets: Vec<_> = sockets.map(|entry| entry.file_name()).collect();
     await_some("the socket is removed", || {
-        (!codemie::remote::address::exists(&scene.home(), scene.run(&id))).then_some(())
+        (!runtime::remote::address::exists(&scene.home(), scene.run(&id))).then_some(())
     });
     assert!(sockets.len() < 10, "{sockets:?}");
 }
@@ -166,7 +166,7 @@ fn session_that_a_fresh_store_does_not_know_is_named_by_the_doctor() {
     let (_, listed, _) = scene.codemie(&["list"]);
     assert!(!listed.contains("orphan"), "{listed}");
     let socket =
-        codemie::remote::address::path(&scene.home(), record["runId"].as_str().unwrap().parse().unwrap());
+        runtime::remote::address::path(&scene.home(), record["runId"].as_str().unwrap().parse().unwrap());
     // Not one that has just begun.
     let aged = scene.sandbox.command("touch").args(["-d", "1 hour ago"]).arg(socket).status().unwrap();
     assert!(aged.success());
@@ -215,7 +215,7 @@ fn everything_killed_at_once_is_recovered_as_interrupted() {
         assert_eq!((&record["status"], &record["endReason"]), (&"interrupted".into(), &"crash".into()));
         await_some("its socket is removed", || {
             scene.codemie(&["list"]);
-            (!codemie::remote::address::exists(&scene.home(), scene.run(id))).then_some(())
+            (!runtime::remote::address::exists(&scene.home(), scene.run(id))).then_some(())
         });
     }
 }

@@ -12,9 +12,9 @@ mod viewers;
 use std::path::Path;
 use std::time::Duration;
 
-use codemie::remote::Connection;
-use codemie::remote::protocol::{Attach, FromHost, Size, ToHost};
 use os::home::Home;
+use runtime::remote::Connection;
+use runtime::remote::protocol::{Attach, FromHost, Size, ToHost};
 use serde_json::Value;
 use types::RunId;
 

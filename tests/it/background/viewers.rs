@@ -2,8 +2,8 @@
 
 use std::io::{Read, Write};
 
-use codemie::remote::address;
-use codemie::remote::protocol::{FromHost, Size, ToHost};
+use runtime::remote::address;
+use runtime::remote::protocol::{FromHost, Size, ToHost};
 
 use super::{Scene, TIMEOUT, Viewer};
 use crate::support::scripted::await_some;
@@ -70,7 +70,7 @@ fn viewer_that_stops_reading_is_disconnected_and_the_program_goes_on() {
             Err(error) => break error,
         }
     };
-    assert!(matches!(end, codemie::remote::RemoteError::Closed), "{end}");
+    assert!(matches!(end, runtime::remote::RemoteError::Closed), "{end}");
 }
 
 #[test]
@@ -80,7 +80,7 @@ fn many_attachments_leak_nothing() {
     let host = scene.record(&id)["wrapperPid"].as_i64().unwrap();
     let open = || std::fs::read_dir(format!("/proc/{host}/fd")).unwrap().count();
     let run = scene.run(&id);
-    let connect = || codemie::remote::Connection::open(&scene.home(), run).unwrap();
+    let connect = || runtime::remote::Connection::open(&scene.home(), run).unwrap();
     drop(Viewer::over(connect(), 24, 80));
     let before = await_some("the first viewer has left", || (open() < 40).then(open));
     let times = if std::env::var_os("CODEMIE_TEST_FULL").is_some() { 1000 } else { 200 };

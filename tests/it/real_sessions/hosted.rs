@@ -78,7 +78,7 @@ impl<'a> Hosted<'a> {
     fn screen(&self) -> String {
         let run = self.show(NAME)["runId"].as_str().unwrap().parse().unwrap();
         let home = os::home::Home::at(self.scene.stage.home.codemie_home());
-        codemie::remote::client::screen(&home, run)
+        runtime::remote::client::screen(&home, run)
             .map_or_else(|error| error.to_string(), |rows| rows.join("\n"))
     }
 

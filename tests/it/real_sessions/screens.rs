@@ -9,9 +9,9 @@ use std::time::{Duration, Instant};
 
 use agents::live::{PublishedStatus, Shown};
 use agents::registry;
-use codemie::live::{Sources, Turns, decide};
 use os::clock::{Clock, SystemClock};
 use pty::process::SystemProcesses;
+use runtime::live::{Sources, Turns, decide};
 use serde_json::{Value, json};
 use types::Pid;
 

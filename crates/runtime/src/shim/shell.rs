@@ -8,13 +8,13 @@ use std::path::Path;
 
 use memchr::memmem;
 
-const ENV_SH: &str = include_str!("../../shims/env.sh");
-const ENV_FISH: &str = include_str!("../../shims/env.fish");
-const INIT_BASH: &str = include_str!("../../shims/init.bash");
-const INIT_ZSH: &str = include_str!("../../shims/init.zsh");
-const INIT_FISH: &str = include_str!("../../shims/init.fish");
-const COMPLETE_ZSH: &str = include_str!("../../shims/complete.zsh");
-const SHIM_SH: &str = include_str!("../../shims/shim.sh");
+const ENV_SH: &str = include_str!("../../../../shims/env.sh");
+const ENV_FISH: &str = include_str!("../../../../shims/env.fish");
+const INIT_BASH: &str = include_str!("../../../../shims/init.bash");
+const INIT_ZSH: &str = include_str!("../../../../shims/init.zsh");
+const INIT_FISH: &str = include_str!("../../../../shims/init.fish");
+const COMPLETE_ZSH: &str = include_str!("../../../../shims/complete.zsh");
+const SHIM_SH: &str = include_str!("../../../../shims/shim.sh");
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shell {

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use pricing::PriceList;
 
-use super::heads::{CallPlace, HeadLog};
 use agents::Trail;
 use agents::meter::form::{Followed, Opened};
 use agents::meter::line::{LineFacts, Lines};
 use os::file::FileId;
+use os::project::head_log::{CallPlace, HeadLog};
 use types::Timestamp;
 
 use agents::meter::record::Fact;

@@ -46,7 +46,7 @@ struct Recording {
 }
 
 fn fixtures(agent: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(agent)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures").join(agent)
 }
 
 fn truths(agent: &str) -> serde_json::Map<String, Value> {

@@ -35,7 +35,7 @@ fn corpus() -> Vec<Recorded> {
             }
         }
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/screens");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/screens");
     let mut found = Vec::new();
     files(&root, &mut found);
     found.sort();

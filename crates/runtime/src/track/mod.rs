@@ -20,7 +20,6 @@ mod clock;
 mod departed;
 mod exit_note;
 mod follow;
-mod heads;
 mod looker;
 pub mod notify;
 mod pending;

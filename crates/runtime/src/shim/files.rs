@@ -102,8 +102,8 @@ fn without_deleted_mark(exe: PathBuf) -> PathBuf {
     }
 }
 
-#[cfg(test)]
-pub(crate) mod fake {
+#[cfg(any(test, feature = "testing"))]
+pub mod fake {
     //! A file system that is a table.
 
     use super::{FileId, Files, Seen};
@@ -112,17 +112,17 @@ pub(crate) mod fake {
     use std::path::{Path, PathBuf};
 
     #[derive(Clone, Debug)]
-    pub(crate) struct Entry {
-        pub(crate) inode: u64,
-        pub(crate) directory: bool,
-        pub(crate) pipe: bool,
-        pub(crate) executable: bool,
-        pub(crate) canonical: Option<&'static str>,
-        pub(crate) content: &'static [u8],
-        pub(crate) error: Option<io::ErrorKind>,
+    pub struct Entry {
+        pub inode: u64,
+        pub directory: bool,
+        pub pipe: bool,
+        pub executable: bool,
+        pub canonical: Option<&'static str>,
+        pub content: &'static [u8],
+        pub error: Option<io::ErrorKind>,
     }
 
-    pub(crate) fn program(inode: u64, content: &'static [u8]) -> Entry {
+    pub fn program(inode: u64, content: &'static [u8]) -> Entry {
         Entry {
             inode,
             directory: false,
@@ -135,10 +135,10 @@ pub(crate) mod fake {
     }
 
     #[derive(Debug, Default)]
-    pub(crate) struct Table(pub(crate) HashMap<&'static str, Entry>);
+    pub struct Table(pub HashMap<&'static str, Entry>);
 
     impl Table {
-        pub(crate) fn of(entries: &[(&'static str, Entry)]) -> Self {
+        pub fn of(entries: &[(&'static str, Entry)]) -> Self {
             Self(entries.iter().cloned().collect())
         }
 

@@ -3,13 +3,13 @@
 
 use std::path::Path;
 
-use os::file::Stamp;
-use os::project::head::{Head, Move, MoveKind, SHORT, Worktree, places, short};
+use crate::file::Stamp;
+use crate::project::head::{Head, Move, MoveKind, SHORT, Worktree, places, short};
 use types::Timestamp;
 
 /// The moves of HEAD in the worktree of one session.
 #[derive(Debug, Default)]
-pub(super) struct HeadLog {
+pub struct HeadLog {
     worktree: Option<Worktree>,
     /// Of the log as it was read last.
     stamp: Option<Stamp>,
@@ -19,19 +19,19 @@ pub(super) struct HeadLog {
 
 /// Where a call was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CallPlace {
-    pub(super) branch: Option<String>,
+pub struct CallPlace {
+    pub branch: Option<String>,
     /// The first digits.
-    pub(super) head: String,
+    pub head: String,
 }
 
 impl HeadLog {
-    pub(super) fn of(folder: &Path) -> Self {
+    pub fn of(folder: &Path) -> Self {
         Self { worktree: Worktree::of(folder), ..Self::default() }
     }
 
     /// Reads what is new; costs one `stat` where nothing is.
-    pub(super) fn look(&mut self) {
+    pub fn look(&mut self) {
         let Some(worktree) = &self.worktree else { return };
         let stamp = Stamp::of(&worktree.log());
         // Without a log, HEAD itself is looked at: it may be about to get its first commit.
@@ -45,7 +45,7 @@ impl HeadLog {
     }
 
     /// `None` where it is not certain.
-    pub(super) fn at(&self, at: Timestamp) -> Option<CallPlace> {
+    pub fn at(&self, at: Timestamp) -> Option<CallPlace> {
         if self.moves.is_empty() {
             return self.unborn();
         }
@@ -70,7 +70,7 @@ impl HeadLog {
         for step in self.moves.get(place..)?.iter().rev() {
             if let MoveKind::Checkout { from, .. } = &step.kind {
                 // A detached HEAD is named by its hash.
-                branch = Some(from.clone()).filter(|name| os::project::head::hash(name).is_none());
+                branch = Some(from.clone()).filter(|name| crate::project::head::hash(name).is_none());
             }
         }
         Some(CallPlace { branch, head: short(commit).to_owned() })
@@ -91,10 +91,6 @@ fn keep_exact(before: &[Move], mut moves: Vec<Move>) -> Vec<Move> {
     }
     moves
 }
-
-#[cfg(test)]
-#[path = "heads_tests.rs"]
-mod scripted;
 
 #[cfg(test)]
 mod tests {

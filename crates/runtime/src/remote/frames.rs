@@ -212,7 +212,7 @@ mod tests {
             let frame = frames.take_next::<F>().unwrap().unwrap();
             assert_eq!(frame.to_bytes(), bytes, "{line}");
         }
-        let recorded = include_str!("../../tests/fixtures/frames/version-1.txt");
+        let recorded = include_str!("../../../../tests/fixtures/frames/version-1.txt");
         for line in recorded.lines().filter(|line| !line.starts_with('#')) {
             let mut words = line.splitn(3, ' ');
             let (direction, kind) = (words.next().unwrap(), words.next().unwrap().parse().unwrap());

@@ -4,10 +4,10 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use super::HeadLog;
-use crate::report::usage::{UsageReport, commits_named, uncommitted};
+use super::{UsageReport, commits_named, uncommitted};
 use os::calendar::LocalClock;
 use os::clock::{Clock, SystemClock};
+use os::project::head_log::HeadLog;
 use store::session::lifecycle::ConversationStart;
 use store::session::testing::{World, usage};
 use types::Span;
