@@ -31,7 +31,6 @@ mod real_sessions;
 mod real_terminal;
 mod refused_id;
 mod robust;
-mod rooms;
 mod sandbox;
 mod shims;
 mod stopping;

@@ -29,6 +29,7 @@ mod neighbours;
 mod own_settings;
 mod package;
 #[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests alone")]
 pub mod process_table;
 pub mod proxied;
 mod read_stamps;
@@ -37,6 +38,7 @@ mod recordings;
 pub mod registry;
 mod repeats;
 #[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests alone")]
 pub mod scribe;
 mod tool_text;
 mod trail;

@@ -66,37 +66,3 @@ pub use progress::{DeliveryCount, Idle, Pace, Progress};
 pub use registration::{reconfigure, register};
 pub use sender::{Hint, Sender};
 pub use sink::Sink;
-
-#[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    /// The order is the one that this file's header draws, so the picture cannot become untrue.
-    #[test]
-    fn modules_use_only_modules_that_the_header_lists_before_them() {
-        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../src/forward");
-        let header = std::fs::read_to_string(folder.join("mod.rs")).unwrap();
-        let picture = header.split("//! ```").nth(1).unwrap();
-        let names = picture.lines().skip(1).filter_map(|line| line.strip_prefix("//! "));
-        // Modules and what they are for stand apart by at least three spaces.
-        let names = names.filter_map(|line| line.split("   ").next());
-        let order: Vec<&str> = names.flat_map(str::split_whitespace).collect();
-        let declared = header.lines().filter_map(|line| line.trim_start_matches("pub ").strip_prefix("mod "));
-        for module in declared.filter_map(|line| line.strip_suffix(';')) {
-            let at = order.iter().position(|name| *name == module);
-            let at = at.unwrap_or_else(|| panic!("the header does not list {module}"));
-            let text = source(&folder, module);
-            let production = text.split("#[cfg(test)]").next().unwrap_or_default();
-            for used in production.lines().filter_map(|line| line.strip_prefix("use super::")) {
-                let used = used.split(['{', ':', ';']).next().unwrap_or_default();
-                assert!(order[..at].contains(&used), "{module} uses {used}, which the header lists after it");
-            }
-        }
-    }
-
-    /// Of a folder only `mod.rs`: in its other files `super` is the folder itself.
-    fn source(folder: &Path, module: &str) -> String {
-        let files = [format!("{module}.rs"), format!("{module}/mod.rs")];
-        files.iter().find_map(|file| std::fs::read_to_string(folder.join(file)).ok()).unwrap()
-    }
-}

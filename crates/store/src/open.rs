@@ -59,12 +59,14 @@ impl Patience {
     }
 
     #[cfg(any(test, feature = "testing"))]
+    #[allow(clippy::unwrap_used, reason = "for tests alone")]
     fn note(&self, pause: Duration) {
         *self.0.waited.lock().unwrap() += pause;
     }
 
     /// How long all writes have waited together, by the pauses that they made.
     #[cfg(any(test, feature = "testing"))]
+    #[allow(clippy::unwrap_used, reason = "for tests alone")]
     pub(super) fn waited(&self) -> Duration {
         *self.0.waited.lock().unwrap()
     }

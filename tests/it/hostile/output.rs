@@ -112,9 +112,9 @@ fn completions_offer_agents_where_an_agent_is_asked_for() {
 fn commands_print_only_through_the_writers_they_are_given() {
     // `main` puts the guard around those two; whoever takes the stream itself would pass it by.
     let allowed = [
-        "src/main.rs",            // puts the guard there; its own words are folded, and so cleaned
-        "src/output/progress.rs", // a bar and a line that erase themselves, cleaned there
-        "src/demo/stage.rs",      // draws the demonstration's own screen
+        "src/main.rs",       // puts the guard there; its own words are folded, and so cleaned
+        "src/progress.rs",   // a bar and a line that erase themselves, cleaned there
+        "src/demo/stage.rs", // draws the demonstration's own screen
     ];
     let streams =
         ["(stdout()", "(stderr()", "(io::stdout()", "(io::stderr()", "stdout().lock()", "stderr().lock()"];

@@ -103,6 +103,7 @@ fn without_deleted_mark(exe: PathBuf) -> PathBuf {
 }
 
 #[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests alone")]
 pub mod fake {
     //! A file system that is a table.
 

@@ -54,6 +54,7 @@ pub mod runaway;
 pub mod state;
 
 #[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests alone")]
 pub mod testing;
 #[cfg(test)]
 mod tests;

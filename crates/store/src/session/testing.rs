@@ -47,6 +47,12 @@ pub struct World {
     _folder: tempfile::TempDir,
 }
 
+impl Default for World {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl World {
     pub fn new() -> Self {
         let folder = tempfile::tempdir().unwrap();
