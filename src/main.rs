@@ -13,7 +13,7 @@ use format::output::screen::Screen;
 use os::home::{Home, own_var};
 
 fn main() -> ExitCode {
-    panic_without_harm();
+    install_panic_hook();
     let mut args = std::env::args_os();
     let name = args.next().unwrap_or_default();
     let args: Vec<OsString> = args.collect();
@@ -74,7 +74,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 /// A panic of the pump's thread is reported after the terminal was restored. One of any other thread goes to the log, because
 /// the agent has the terminal.
-fn panic_without_harm() {
+fn install_panic_hook() {
     let pump = std::thread::current().id();
     let report = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {

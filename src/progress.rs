@@ -50,7 +50,7 @@ impl Bar {
 impl Drop for Bar {
     fn drop(&mut self) {
         if self.drawn.get() {
-            pty::interrupt_as_ever();
+            pty::restore_sigint();
             let _ = write!(stderr(), "\x1b[K");
         }
     }

@@ -9,7 +9,7 @@ use anyhow::Context;
 
 use crate::cli::Doctor;
 use crate::doctor::report;
-use crate::doctor::{Patient, examine};
+use crate::doctor::{Machine, examine};
 use format::output::Style;
 use os::home::Home;
 use runtime::shim::files::{DiskFiles, OwnBinary};
@@ -24,7 +24,7 @@ pub fn run(
         return in_own_session(program, rest);
     }
     let ourselves = OwnBinary::of_this_process(&DiskFiles);
-    let patient = Patient {
+    let machine = Machine {
         home,
         agents,
         codemie: ourselves.canonical.clone().context("cannot find codemie's own binary")?,
@@ -34,16 +34,16 @@ pub fn run(
         timeout: args.timeout,
     };
     let style = Style::of_stdout();
-    let examined = examine(&patient, &mut |part| {
+    let diagnosis = examine(&machine, &mut |part| {
         if args.json {
             return Ok(());
         }
         out.write_all(report::list(part, style).as_bytes())?;
         out.flush()
     })?;
-    let end = if args.json { report::json(&examined.findings) } else { report::summary(&examined) };
+    let end = if args.json { report::json(&diagnosis.findings) } else { report::summary(&diagnosis) };
     out.write_all(end.as_bytes())?;
-    Ok(if report::healthy(&examined.findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if report::healthy(&diagnosis.findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs `program` where no terminal can stop it, and not beyond the doctor that asked.

@@ -17,7 +17,7 @@ use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
 use runtime::launch::{Origin, settings};
 use runtime::proxy::listeners::{self, Listener};
-use runtime::proxy::{alone, keeper, worker};
+use runtime::proxy::{keeper, standalone, worker};
 use store::Store;
 use types::{Pid, RandomIds};
 
@@ -42,11 +42,11 @@ pub(super) fn run(args: &Proxy, home: &Home, out: &mut dyn Write) -> anyhow::Res
 fn serve(args: &ProxyServe, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     home.create().with_context(|| format!("cannot make {}", home.path().display()))?;
     let config = settings(Some(home), &Origin::of_this_process());
-    let token = alone::token(home, &RandomIds).context("the proxy's token cannot be read or made")?;
+    let token = standalone::token(home, &RandomIds).context("the proxy's token cannot be read or made")?;
     let listener = TcpListener::bind(args.listen)
         .with_context(|| format!("cannot listen on {}; choose another with --listen", args.listen))?;
     let port = listener.local_addr()?.port();
-    let settings = alone::settings(home, &config, token.text.clone(), port, &args.upstream)
+    let settings = standalone::settings(home, &config, token.text.clone(), port, &args.upstream)
         .map_err(|why| anyhow::anyhow!(why))?;
     let _ = os::log::start(home, settings.log_level.as_deref());
     let own = SystemProcesses.identify(Pid(std::process::id().cast_signed()));
@@ -63,10 +63,10 @@ fn serve(args: &ProxyServe, home: &Home, out: &mut dyn Write) -> anyhow::Result<
 }
 
 /// The lines to set. The token is printed when it is made, and stands in its file from then on.
-fn announce(token: &alone::Token, address: &str, port: u16, out: &mut dyn Write) -> anyhow::Result<()> {
+fn announce(token: &standalone::Token, address: &str, port: u16, out: &mut dyn Write) -> anyhow::Result<()> {
     let hidden = format!("http://127.0.0.1:{port}/TOKEN");
     let address = if token.is_new { address } else { &hidden };
-    for (_, api) in alone::apis() {
+    for (_, api) in standalone::apis() {
         writeln!(out, "{}={address}/{}", api.variable, api.name)?;
     }
     if token.is_new {

@@ -53,15 +53,15 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
     let speaks = request.summary;
     let world = World { clock: &SystemClock, ids: &RandomIds, binaries: &SystemBinaries };
     let prepared = launch::prepare(request, &origin, home.as_ref(), &config, world);
-    let (launch, plan, assigned, unnamed, detour) = match prepared {
-        Ok(Prepared::Wrap { launch, plan, assigned, unnamed, detour }) => {
-            (launch, plan, assigned, unnamed, detour)
+    let (launch, plan, assigned, unnamed, proxy_setup) = match prepared {
+        Ok(Prepared::Wrap { launch, plan, assigned, unnamed, proxy_setup }) => {
+            (launch, plan, assigned, unnamed, proxy_setup)
         }
         Ok(Prepared::Execute(launch)) => return launch::execute(launch, &origin),
         Err(error) => return RunResult::failed(error.exit_code(), format!("codemie: {error}")),
     };
     let begun_at = plan.as_ref().map(|plan| plan.begun_at);
-    let (companion, proxied) = closing::Proxied::of(detour);
+    let (companion, proxied) = closing::Proxied::of(proxy_setup);
     let (mut result, summary) = launch::wrap(launch, plan.map(|plan| *plan), companion, &origin);
     if let Some(AssignedId { agent, id }) = assigned.filter(|_| on_terminals)
         && agent.refused_its_id(result.code, &id, &|name| origin.var(name))
@@ -124,8 +124,8 @@ fn detach(
     let limited = is_limited(&request.target, config);
     let request = LaunchRequest { session: options.session, summary: false, ..request };
     let world = World { clock: &SystemClock, ids: &RandomIds, binaries: &SystemBinaries };
-    let (launch, plan, detour) = match launch::prepare(request, &origin, home, config, world) {
-        Ok(Prepared::Wrap { launch, plan: Some(plan), detour, .. }) => (launch, *plan, detour),
+    let (launch, plan, proxy_setup) = match launch::prepare(request, &origin, home, config, world) {
+        Ok(Prepared::Wrap { launch, plan: Some(plan), proxy_setup, .. }) => (launch, *plan, proxy_setup),
         Ok(Prepared::Wrap { plan: None, .. }) => {
             return RunResult::failed(USAGE, format!("codemie: {NO_HOME}"));
         }
@@ -146,7 +146,7 @@ fn detach(
     let cursor = Cursor::at(plan.begun_at).to_string();
     let HostConfig { columns: cols, rows, idle_limit: idle, total_limit: total } = config.host;
     let size = Size { rows, cols };
-    let (companion, proxied) = closing::Proxied::of(detour);
+    let (companion, proxied) = closing::Proxied::of(proxy_setup);
     let program = host::Detached {
         launch,
         plan,

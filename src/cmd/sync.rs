@@ -163,7 +163,7 @@ fn deliver_now(timeout: Duration, sinks: &Sinks, err: &mut dyn Write) -> anyhow:
     });
     if show {
         progress::erase_line();
-        pty::interrupt_as_ever();
+        pty::restore_sigint();
     }
     let mut code = ExitCode::SUCCESS;
     for result in results {

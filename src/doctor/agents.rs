@@ -8,12 +8,12 @@ use std::process::Command;
 
 use super::probe::{Answer, ask};
 use super::shells::{self, Meaning, Mode, ShellAnswer};
-use super::{Examined, Finding, Level, Patient};
+use super::{Diagnosis, Finding, Level, Machine};
 use agents::Agent;
 use config::Config;
 use format::shell;
 use os::home::{Home, own_var};
-use runtime::launch::{Origin, detour};
+use runtime::launch::{Origin, proxy_setup};
 use runtime::shim::files::{DiskFiles, Files};
 use runtime::shim::install::{ShimState, Shims};
 use runtime::shim::resolve::{self, NotFound, PathKind, Query, SearchedPath};
@@ -21,10 +21,10 @@ use runtime::shim::status::Reach;
 use runtime::shim::{depth, override_variable};
 use runtime::track::version;
 
-pub fn examine(patient: &Patient<'_>) -> Examined {
-    let config_file = patient.home.as_ref().map(Home::config_file);
-    let config = Config::load(config_file.as_deref(), own_var, patient.agents);
-    let reals: Vec<_> = patient
+pub fn examine(machine: &Machine<'_>) -> Diagnosis {
+    let config_file = machine.home.as_ref().map(Home::config_file);
+    let config = Config::load(config_file.as_deref(), own_var, machine.agents);
+    let reals: Vec<_> = machine
         .agents
         .iter()
         .map(|agent| runtime::shim::real_binary(agent, config.agent(agent).path.as_deref(), &own_var, None))
@@ -32,9 +32,9 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
     // Each of these may take seconds, so all are asked at once.
     let (asked, versions) = std::thread::scope(|scope| {
         let asked = [Mode::Login, Mode::Interactive]
-            .map(|mode| scope.spawn(move || shells::interview(patient, mode)));
-        let versions: Vec<_> = (patient.agents.iter().zip(&reals))
-            .map(|(agent, real)| scope.spawn(|| real.as_ref().ok().map(|path| version(agent, path, patient))))
+            .map(|mode| scope.spawn(move || shells::interview(machine, mode)));
+        let versions: Vec<_> = (machine.agents.iter().zip(&reals))
+            .map(|(agent, real)| scope.spawn(|| real.as_ref().ok().map(|path| version(agent, path, machine))))
             .collect();
         let asked: Vec<ShellAnswer> =
             asked.into_iter().filter_map(|thread| thread.join().ok().flatten()).collect();
@@ -43,18 +43,18 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
     });
 
     let (mut findings, mut any_wrapped) = (Vec::new(), false);
-    let shims_on_path = shims_on_path(patient);
+    let shims_on_path = shims_on_path(machine);
     let mut missed = false;
     // What has one cause is one finding, however many agents there are.
     let mut without_shim: Vec<&str> = Vec::new();
     let mut bare_in_shells: Vec<(String, Vec<&str>)> = Vec::new();
-    for (((index, agent), real), version) in patient.agents.iter().enumerate().zip(&reals).zip(versions) {
+    for (((index, agent), real), version) in machine.agents.iter().enumerate().zip(&reals).zip(versions) {
         let query = Query {
             name: agent,
             explicit: None,
-            path: patient.path.as_deref(),
+            path: machine.path.as_deref(),
             folder: None,
-            ourselves: &patient.ourselves,
+            ourselves: &machine.ourselves,
         };
         let places = query.survey(&DiskFiles);
         let on_path = Reach::of(&places);
@@ -68,7 +68,7 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
         }
         findings.extend(hits(agent, &places));
         any_wrapped |= matches!(on_path, Reach::Wrapped(_));
-        let shim = shim_state(agent, patient);
+        let shim = shim_state(agent, machine);
         missed |=
             !shims_on_path && matches!((&on_path, &shim), (Reach::Bare(_), Some((_, ShimState::Current))));
         let has_no_shim =
@@ -76,12 +76,12 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
         if has_no_shim {
             without_shim.push(agent);
         } else {
-            findings.extend(reach(agent, &on_path, shim, shims_on_path, patient));
+            findings.extend(reach(agent, &on_path, shim, shims_on_path, machine));
         }
         for ShellAnswer { shell, mode, meanings } in &asked {
             let Ok(meanings) = meanings else { continue };
             let wrapped = |path: &Path| {
-                let kind = resolve::judge(path, agent, &patient.ourselves, &DiskFiles);
+                let kind = resolve::judge(path, agent, &machine.ourselves, &DiskFiles);
                 matches!(kind, PathKind::SameFile | PathKind::OtherCopy | PathKind::ScriptShim)
             };
             if matches!(&meanings[index], Meaning::File(path) if !wrapped(path)) {
@@ -97,26 +97,26 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
             any_wrapped |= judged.as_ref().is_some_and(|finding| finding.level == Level::Ok);
             findings.extend(judged);
         }
-        if let (Some(home), Ok(real), Some(KnownVersion::Asked(answer))) = (&patient.home, real, &version) {
+        if let (Some(home), Ok(real), Some(KnownVersion::Asked(answer))) = (&machine.home, real, &version) {
             remember(home, agent, real, answer);
         }
         findings.push(real_binary(agent, real, version));
-        findings.extend(set_up(agent, real.as_deref().ok(), &config, patient));
+        findings.extend(set_up(agent, real.as_deref().ok(), &config, machine));
     }
     findings.extend(asked.into_iter().filter_map(|asked| asked.meanings.err()));
     if missed {
-        let fix = format!("{}; then open a new shell", shells::set_up(shell_name(patient)));
+        let fix = format!("{}; then open a new shell", shells::set_up(shell_name(machine)));
         findings.push(Finding::warn("shell", "here, the shims are not on PATH", fix));
     }
     findings.extend(bare_in_shells.into_iter().map(|(who, agents)| {
         let fix = format!(
             "{}; then open a new shell, or run `hash -r` in this one",
-            shells::set_up(shell_name(patient))
+            shells::set_up(shell_name(machine))
         );
         Finding::warn("shell", format!("{who} runs {} without codemie", agents.join(", ")), fix)
     }));
     if !without_shim.is_empty() {
-        let set_up = shells::set_up(shell_name(patient));
+        let set_up = shells::set_up(shell_name(machine));
         findings.push(Finding::note(
             "shell",
             format!(
@@ -126,7 +126,7 @@ pub fn examine(patient: &Patient<'_>) -> Examined {
             format!("call `codemie {}`, or run: codemie shim install; then {set_up}", without_shim[0]),
         ));
     }
-    Examined { findings, wrapped: any_wrapped }
+    Diagnosis { findings, wrapped: any_wrapped }
 }
 
 /// Nothing of this name was seen. A folder that cannot be searched counts as empty: no shell would find anything in it.
@@ -137,31 +137,31 @@ fn nowhere(error: &NotFound) -> bool {
     error.explicit.is_none() && error.searched.iter().all(unseen)
 }
 
-fn shims_on_path(patient: &Patient<'_>) -> bool {
-    let shims = patient.home.as_ref().and_then(|home| std::path::absolute(home.shims()).ok());
+fn shims_on_path(machine: &Machine<'_>) -> bool {
+    let shims = machine.home.as_ref().and_then(|home| std::path::absolute(home.shims()).ok());
     let same =
         |folder: PathBuf| shims.as_ref().is_some_and(|shims| folder == *shims || same_folder(&folder, shims));
-    patient.path.as_deref().is_some_and(|path| std::env::split_paths(path).any(same))
+    machine.path.as_deref().is_some_and(|path| std::env::split_paths(path).any(same))
 }
 
 fn same_folder(one: &Path, other: &Path) -> bool {
     matches!((one.canonicalize(), other.canonicalize()), (Ok(one), Ok(other)) if one == other)
 }
 
-fn shell_name<'a>(patient: &'a Patient<'_>) -> &'a str {
-    patient.shell.as_deref().and_then(|shell| Path::new(shell).file_name()?.to_str()).unwrap_or("sh")
+fn shell_name<'a>(machine: &'a Machine<'_>) -> &'a str {
+    machine.shell.as_deref().and_then(|shell| Path::new(shell).file_name()?.to_str()).unwrap_or("sh")
 }
 
 /// What is worth knowing of the agent's own set-up.
-fn set_up(agent: &str, real: Option<&Path>, config: &Config, patient: &Patient<'_>) -> Vec<Finding> {
+fn set_up(agent: &str, real: Option<&Path>, config: &Config, machine: &Machine<'_>) -> Vec<Finding> {
     let settings = config.agent(agent);
     let var = own_var;
     let remarks = agents::registry::called(agent).map(|known| {
         // As the next run will know it, which may be less than what the program has just answered.
         let noted =
-            |real| version::recall(patient.home.as_ref()?, agent, &version::BinaryIdentity::of(agent, real)?);
+            |real| version::recall(machine.home.as_ref()?, agent, &version::BinaryIdentity::of(agent, real)?);
         let version = real.and_then(|real| known.installed_version(real).or_else(|| noted(real)));
-        let proxied = patient.home.as_ref().map(|home| proxied(known, version.as_deref(), config, home));
+        let proxied = machine.home.as_ref().map(|home| proxied(known, version.as_deref(), config, home));
         let remarks =
             known.remarks(&var, version.as_deref(), settings.inject, settings.embedded, settings.marks);
         (remarks, proxied)
@@ -191,7 +191,7 @@ fn proxied(agent: &dyn Agent, version: Option<&str>, config: &Config, home: &Hom
         return findings;
     }
     let how = if config.proxy.enabled { "its calls go" } else { "with --proxy its calls go" };
-    findings.push(match detour::route(agent, &[], version, &Origin::of_this_process(), home, upstream) {
+    findings.push(match proxy_setup::route(agent, &[], version, &Origin::of_this_process(), home, upstream) {
         Ok((upstream, lead)) => {
             let names = lead.set.iter().map(|(name, _)| (*name).to_owned());
             let by: Vec<String> = names.chain(lead.args.first().map(|_| lead.args.join(" "))).collect();
@@ -271,9 +271,9 @@ fn manager(path: &Path, files: &impl Files) -> Option<&'static str> {
     found.filter(|_| head.starts_with(b"#!")).map(|(_, manager)| *manager)
 }
 
-fn shim_state(agent: &str, patient: &Patient<'_>) -> Option<(PathBuf, ShimState)> {
-    let folder = std::path::absolute(patient.home.as_ref()?.shims()).ok()?;
-    let shims = Shims::new(folder, &patient.codemie);
+fn shim_state(agent: &str, machine: &Machine<'_>) -> Option<(PathBuf, ShimState)> {
+    let folder = std::path::absolute(machine.home.as_ref()?.shims()).ok()?;
+    let shims = Shims::new(folder, &machine.codemie);
     Some((shims.path(agent), shims.state(agent).ok()?))
 }
 
@@ -283,7 +283,7 @@ fn reach(
     reach: &Reach,
     shim: Option<(PathBuf, ShimState)>,
     shims_on_path: bool,
-    patient: &Patient<'_>,
+    machine: &Machine<'_>,
 ) -> Vec<Finding> {
     let mut findings = Vec::new();
     let install = "run: codemie shim install";
@@ -313,7 +313,7 @@ fn reach(
             findings.push(Finding::warn(
                 agent,
                 format!("here, {} comes before the shim", path.display()),
-                format!("{}; then open a new shell", shells::set_up(shell_name(patient))),
+                format!("{}; then open a new shell", shells::set_up(shell_name(machine))),
             ));
         }
         Reach::Bare(path) => findings.push(Finding::note(
@@ -343,16 +343,16 @@ enum KnownVersion {
 
 /// An agent is asked only if its installation does not say: Gemini leaves files in its own folder even when it is asked for
 /// its version alone.
-fn version(agent: &str, real: &Path, patient: &Patient<'_>) -> KnownVersion {
+fn version(agent: &str, real: &Path, machine: &Machine<'_>) -> KnownVersion {
     let installed = agents::registry::called(agent).and_then(|known| known.installed_version(real));
     match installed {
-        Some(version) => KnownVersion::Installed { version, lacking: lacking(real, patient) },
-        None => KnownVersion::Asked(ask_version(real, patient)),
+        Some(version) => KnownVersion::Installed { version, lacking: lacking(real, machine) },
+        None => KnownVersion::Asked(ask_version(real, machine)),
     }
 }
 
 /// The interpreter that a script begins with, if it is not there.
-fn lacking(script: &Path, patient: &Patient<'_>) -> Option<String> {
+fn lacking(script: &Path, machine: &Machine<'_>) -> Option<String> {
     let mut buffer = [0; 256];
     let length = DiskFiles.head(script, &mut buffer).ok()?;
     let line = buffer[..length].strip_prefix(b"#!")?.split(|byte| *byte == b'\n').next()?;
@@ -363,9 +363,9 @@ fn lacking(script: &Path, patient: &Patient<'_>) -> Option<String> {
         let query = Query {
             name,
             explicit: None,
-            path: patient.path.as_deref(),
+            path: machine.path.as_deref(),
             folder: None,
-            ourselves: &patient.ourselves,
+            ourselves: &machine.ourselves,
         };
         (name, query.survey(&DiskFiles).iter().any(|place| place.kind == PathKind::Real))
     } else {
@@ -376,10 +376,10 @@ fn lacking(script: &Path, patient: &Patient<'_>) -> Option<String> {
 
 /// The version is asked with the loop counter at its end: if what we take for the agent comes back to us, we say so
 /// instead of going round.
-fn ask_version(real: &Path, patient: &Patient<'_>) -> Answer {
+fn ask_version(real: &Path, machine: &Machine<'_>) -> Answer {
     let mut command = Command::new(real);
     command.arg("--version").env(depth::VARIABLE, depth::at_its_end()).process_group(0);
-    ask(&mut command, patient.timeout)
+    ask(&mut command, machine.timeout)
 }
 
 /// The next run of it knows the version then.

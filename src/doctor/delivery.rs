@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reqwest::Url;
 
-use super::{Finding, Level, Patient};
+use super::{Finding, Level, Machine};
 use config::{Config, Delivery, Settings, Source};
 use delivery::{CODEMIE_V1, NATIVE, Sinks, ask_all, local_token};
 use format::counted;
@@ -19,9 +19,9 @@ const MEGABYTE: i64 = 1_000_000;
 /// How long a receiver is waited for, at most.
 const ASK_TIMEOUT: Duration = Duration::from_secs(5);
 
-pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
-    let Some(home) = &patient.home else { return Vec::new() };
-    let config = Config::load(Some(&home.config_file()), own_var, patient.agents);
+pub fn examine(machine: &Machine<'_>) -> Vec<Finding> {
+    let Some(home) = &machine.home else { return Vec::new() };
+    let config = Config::load(Some(&home.config_file()), own_var, machine.agents);
     // A store that cannot be read is the sessions' finding.
     let mut findings = if home.database().exists() {
         examine_store(home, &config.delivery).unwrap_or_default()
@@ -35,7 +35,7 @@ pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
             let place = place(name);
             findings.iter().any(|finding| finding.level >= Level::Warn && finding.what.contains(&place))
         };
-        let answers = ask_all(&sinks, |name| !warned(name), patient.timeout.min(ASK_TIMEOUT));
+        let answers = ask_all(&sinks, |name| !warned(name), machine.timeout.min(ASK_TIMEOUT));
         for (name, answer) in answers {
             findings.extend(answered(&place(name), answer, findings.is_empty()));
         }

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use rustix::fs::{Access, AtFlags, CWD, accessat, statvfs};
 
-use super::{Finding, Patient};
+use super::{Finding, Machine};
 use config::{Config, Settings};
 use format::shell;
 use os::home::{Home, own_var};
@@ -18,13 +18,13 @@ const AREA: &str = "codemie";
 /// Below this a busy week may not fit any more.
 const LITTLE_SPACE: u64 = 64 * 1024 * 1024;
 
-pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
+pub fn examine(machine: &Machine<'_>) -> Vec<Finding> {
     let mut findings = vec![Finding::ok(
         AREA,
-        format!("codemie {} ({})", env!("CARGO_PKG_VERSION"), patient.codemie.display()),
+        format!("codemie {} ({})", env!("CARGO_PKG_VERSION"), machine.codemie.display()),
     )];
-    findings.extend(on_path(patient));
-    match &patient.home {
+    findings.extend(on_path(machine));
+    match &machine.home {
         None => findings.push(Finding::error(
             AREA,
             "neither CODEMIE_HOME nor HOME is set, so nothing is tracked",
@@ -33,20 +33,20 @@ pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
         Some(home) => {
             findings.extend(home_folder(home.path()));
             findings.extend(database(home));
-            findings.extend(settings(home, patient.agents));
+            findings.extend(settings(home, machine.agents));
         }
     }
     findings
 }
 
 /// Whether `codemie`, which aliases and scripts call, is us.
-fn on_path(patient: &Patient<'_>) -> Option<Finding> {
+fn on_path(machine: &Machine<'_>) -> Option<Finding> {
     let query = Query {
         name: "codemie",
         explicit: None,
-        path: patient.path.as_deref(),
+        path: machine.path.as_deref(),
         folder: None,
-        ourselves: &patient.ourselves,
+        ourselves: &machine.ourselves,
     };
     let places = query.survey(&DiskFiles);
     let first = places.iter().find(|place| matches!(place.kind, PathKind::SameFile | PathKind::Real));
@@ -54,7 +54,7 @@ fn on_path(patient: &Patient<'_>) -> Option<Finding> {
         None => Some(Finding::note(
             AREA,
             "codemie is not on PATH",
-            format!("add {} to PATH", patient.codemie.parent().unwrap_or(Path::new("/")).display()),
+            format!("add {} to PATH", machine.codemie.parent().unwrap_or(Path::new("/")).display()),
         )),
         Some(place) if place.kind == PathKind::Real => Some(Finding::warn(
             AREA,

@@ -64,7 +64,7 @@ impl Finding {
 
 /// The machine as this process sees it.
 #[derive(Debug)]
-pub struct Patient<'a> {
+pub struct Machine<'a> {
     pub home: Option<Home>,
     pub agents: &'a [&'a str],
     pub ourselves: OwnBinary,
@@ -77,7 +77,7 @@ pub struct Patient<'a> {
 
 /// Everything that was found.
 #[derive(Debug, Default)]
-pub struct Examined {
+pub struct Diagnosis {
     pub findings: Vec<Finding>,
     /// Some agent, called by its name, runs through codemie.
     pub wrapped: bool,
@@ -86,19 +86,19 @@ pub struct Examined {
 /// Looks at everything. The findings of each part are reported as soon as they are known: asking shells
 /// and agents takes a while.
 pub fn examine<E>(
-    patient: &Patient<'_>,
+    machine: &Machine<'_>,
     report: &mut dyn FnMut(&[Finding]) -> Result<(), E>,
-) -> Result<Examined, E> {
-    let mut all = Examined::default();
-    let parts: [&dyn Fn() -> Examined; 5] = [
-        &|| folder::examine(patient).into(),
-        &|| sessions::examine(patient).into(),
-        &|| delivery::examine(patient).into(),
+) -> Result<Diagnosis, E> {
+    let mut all = Diagnosis::default();
+    let parts: [&dyn Fn() -> Diagnosis; 5] = [
+        &|| folder::examine(machine).into(),
+        &|| sessions::examine(machine).into(),
+        &|| delivery::examine(machine).into(),
         &|| surroundings::examine().into(),
-        &|| agents::examine(patient),
+        &|| agents::examine(machine),
     ];
     for part in parts {
-        let Examined { findings, wrapped } = part();
+        let Diagnosis { findings, wrapped } = part();
         report(&findings)?;
         all.findings.extend(findings);
         all.wrapped |= wrapped;
@@ -106,7 +106,7 @@ pub fn examine<E>(
     Ok(all)
 }
 
-impl From<Vec<Finding>> for Examined {
+impl From<Vec<Finding>> for Diagnosis {
     fn from(findings: Vec<Finding>) -> Self {
         Self { findings, wrapped: false }
     }

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use serde_json::json;
 
-use super::{Examined, Finding, Level};
+use super::{Diagnosis, Finding, Level};
 use format::counted;
 use format::output::tilde::at_home;
 use format::output::wrap::wrap;
@@ -57,10 +57,10 @@ pub fn list(findings: &[Finding], style: Style) -> String {
 }
 
 /// The last line.
-pub fn summary(examined: &Examined) -> String {
-    let count = |level| examined.findings.iter().filter(|finding| finding.level == level).count();
+pub fn summary(diagnosis: &Diagnosis) -> String {
+    let count = |level| diagnosis.findings.iter().filter(|finding| finding.level == level).count();
     match (count(Level::Error), count(Level::Warn)) {
-        (0, 0) if !examined.wrapped => "Nothing is wrong, but nothing is wrapped yet.\n".to_owned(),
+        (0, 0) if !diagnosis.wrapped => "Nothing is wrong, but nothing is wrapped yet.\n".to_owned(),
         (0, 0) => "All is well.\n".to_owned(),
         (errors, warnings) => format!("{}, {}.\n", counted(errors, "error"), counted(warnings, "warning")),
     }
@@ -124,7 +124,7 @@ mod tests {
             (fine(), true, "All is well.\n"),
             (fine(), false, "Nothing is wrong, but nothing is wrapped yet.\n"),
         ] {
-            assert_eq!(summary(&Examined { findings, wrapped }), expected);
+            assert_eq!(summary(&Diagnosis { findings, wrapped }), expected);
         }
     }
 

@@ -1,7 +1,7 @@
 //! The store of sessions: can it be used, was it ever damaged, could every line be read, does it know everything that runs.
 
 use super::hosts::unknown_hosts;
-use super::{Finding, Patient};
+use super::{Finding, Machine};
 use crate::report::budget;
 use agents::registry;
 use config::Config;
@@ -13,8 +13,8 @@ use store::{Error, Filter, Show, Store};
 
 const AREA: &str = "sessions";
 
-pub fn examine(patient: &Patient<'_>) -> Vec<Finding> {
-    let Some(home) = &patient.home else { return Vec::new() };
+pub fn examine(machine: &Machine<'_>) -> Vec<Finding> {
+    let Some(home) = &machine.home else { return Vec::new() };
     let mut findings = Vec::new();
     if home.may_have_database() {
         findings = examine_store(home).unwrap_or_else(|error| vec![unusable(&error, home)]);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use super::probe::{Answer, ask};
-use super::{Finding, Patient};
+use super::{Finding, Machine};
 
 /// How a shell is started.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,24 +71,24 @@ const KEPT_BY_LOGIN: [&str; 11] = [
 const LOGIN_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
 /// `None` when `$SHELL` is not set or no shell we know how to ask.
-pub fn interview(patient: &Patient<'_>, mode: Mode) -> Option<ShellAnswer> {
-    let shell = patient.shell.as_deref()?;
+pub fn interview(machine: &Machine<'_>, mode: Mode) -> Option<ShellAnswer> {
+    let shell = machine.shell.as_deref()?;
     let name = Path::new(shell).file_name()?.to_str()?.to_owned();
-    let script = question(&name, patient.agents)?;
+    let script = question(&name, machine.agents)?;
     let flags = match mode {
         Mode::Login => "-lic",
         Mode::Interactive => "-ic",
     };
     // In a session of its own: an interactive shell that finds a terminal it is not in the foreground of stops itself.
-    let mut command = Command::new(&patient.codemie);
+    let mut command = Command::new(&machine.codemie);
     command.args([OsStr::new("doctor"), OsStr::new("--in-own-session"), shell]).arg(flags).arg(script);
     if mode == Mode::Login {
         command.env_clear().env("PATH", LOGIN_PATH);
         command.envs(KEPT_BY_LOGIN.iter().filter_map(|name| Some((name, std::env::var_os(name)?))));
     }
     let area = "shell";
-    let meanings = match ask(&mut command, patient.timeout) {
-        Answer::Given { stdout, .. } => read(&stdout, patient.agents).ok_or_else(|| {
+    let meanings = match ask(&mut command, machine.timeout) {
+        Answer::Given { stdout, .. } => read(&stdout, machine.agents).ok_or_else(|| {
             Finding::warn(
                 area,
                 format!("the {} ({name}) did not answer", mode.name()),
@@ -97,7 +97,7 @@ pub fn interview(patient: &Patient<'_>, mode: Mode) -> Option<ShellAnswer> {
         }),
         Answer::TimedOut => Err(Finding::warn(
             area,
-            format!("the {} ({name}) did not start within {} s", mode.name(), patient.timeout.as_secs()),
+            format!("the {} ({name}) did not start within {} s", mode.name(), machine.timeout.as_secs()),
             format!(
                 "run `{name} {flags} true </dev/null` and see which start-up file waits, or give --timeout"
             ),

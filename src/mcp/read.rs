@@ -10,7 +10,7 @@ use super::forms::{
 };
 use super::rules;
 use super::scope::Scope;
-use super::tools::{LiveRun, Meant, StartedHere, Tools, as_value};
+use super::tools::{LiveRun, ResolvedSession, StartedHere, Tools, as_value};
 use crate::report::conversation::{PageRecord, PageStart, ReadableConversation};
 use crate::report::explain::Explanation;
 use crate::report::question::asks;
@@ -96,9 +96,9 @@ impl Tools {
         let (source, row, run) = match self.look(self.given.scope, |view, _, filter| {
             let meant = self.meant(view, filter, &args.session)?;
             let (wanted, row) = match meant {
-                Meant::Starting(id, started) => return Ok(Err((id, started))),
-                Meant::Foreign(foreign) => (foreign.agent_session.0, None),
-                Meant::Session(row) => (row.shown_id(), Some(*row)),
+                ResolvedSession::Starting(id, started) => return Ok(Err((id, started))),
+                ResolvedSession::Foreign(foreign) => (foreign.agent_session.0, None),
+                ResolvedSession::Session(row) => (row.shown_id(), Some(*row)),
             };
             let source = ReadableConversation::of(view, &wanted, origin, SystemClock.now())?;
             let run = row.as_ref().map(|row| self.live_run(view, row)).transpose()?.flatten();

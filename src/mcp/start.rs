@@ -13,7 +13,7 @@ use super::live::{LaunchFailure, LaunchLine};
 use super::places::{NoPlace, Place, Starter};
 use super::rules;
 use super::scope::{Caller, Scope, depth};
-use super::tools::{Meant, StartedHere, Tools};
+use super::tools::{ResolvedSession, StartedHere, Tools};
 use agents::Agent;
 use agents::registry;
 use os::clock::{Clock, SystemClock};
@@ -243,7 +243,7 @@ impl Tools {
         let _one_at_a_time = self.starting.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let (wanted, resumable, caller) = self.look(self.given.scope, |view, caller, filter| {
             let meant = self.meant(view, filter, &args.session)?;
-            let mine = matches!(&meant, Meant::Session(row) if filter.is_mine(row)?);
+            let mine = matches!(&meant, ResolvedSession::Session(row) if filter.is_mine(row)?);
             let (wanted, resumable) = self.resumable(view, meant)?;
             let folder = resumable.folder.as_deref();
             let may = mine || folder.is_some_and(|at| rules::may_continue_in(at, caller, &self.given.config));
@@ -284,9 +284,9 @@ impl Tools {
     }
 
     /// What is to be continued, and the word that names it on a command line.
-    fn resumable(&self, view: &View<'_>, meant: Meant) -> Result<(String, Resumable), ToolError> {
+    fn resumable(&self, view: &View<'_>, meant: ResolvedSession) -> Result<(String, Resumable), ToolError> {
         match meant {
-            Meant::Session(row) => {
+            ResolvedSession::Session(row) => {
                 if self.live_run(view, &row)?.is_some_and(|run| run.redirected_from.is_none()) {
                     return Err(ToolError::new(
                         ErrorCode::AlreadyRunning,
@@ -300,14 +300,14 @@ impl Tools {
                 let (name, agent, conversation) = (row.name, row.agent, row.agent_session);
                 Ok((id, Resumable { name, agent, conversation, folder, session, runs }))
             }
-            Meant::Foreign(foreign) => {
+            ResolvedSession::Foreign(foreign) => {
                 let id = foreign.agent_session.to_string();
                 let (agent, folder) = (foreign.agent, foreign.cwd);
                 let conversation = Some(foreign.agent_session);
                 let (session, runs) = (None, Vec::new());
                 Ok((id.clone(), Resumable { name: id, agent, conversation, folder, session, runs }))
             }
-            Meant::Starting(..) => Err(ToolError::new(
+            ResolvedSession::Starting(..) => Err(ToolError::new(
                 ErrorCode::AlreadyRunning,
                 "the session has just been started",
                 "wait_for_session waits for it",

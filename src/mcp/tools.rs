@@ -75,7 +75,7 @@ impl Call<'_> {
 
 /// The session that a caller means.
 #[derive(Clone, Debug)]
-pub enum Meant {
+pub enum ResolvedSession {
     Session(Box<SessionRow>),
     /// A conversation that codemie never wrapped.
     Foreign(Foreign),
@@ -207,23 +207,23 @@ impl Tools {
         view: &View<'_>,
         filter: &mut ScopeFilter<'_>,
         wanted: &str,
-    ) -> Result<Meant, ToolError> {
+    ) -> Result<ResolvedSession, ToolError> {
         rules::word("session", wanted)?;
         let none = || ToolError::no_such_session(wanted, &[]);
         match find(view, wanted, &self.given.origin) {
             Ok(Found::Session(row)) => {
                 if filter.allows(&row)? {
-                    Ok(Meant::Session(row))
+                    Ok(ResolvedSession::Session(row))
                 } else {
                     Err(none())
                 }
             }
             Ok(Found::Foreign(foreign)) => {
                 let allowed = filter.allows_foreign(foreign.cwd.as_deref());
-                if allowed { Ok(Meant::Foreign(foreign)) } else { Err(none()) }
+                if allowed { Ok(ResolvedSession::Foreign(foreign)) } else { Err(none()) }
             }
             Err(FindError::Unknown { resembling, .. }) => match self.starting(wanted) {
-                Some((id, started)) => Ok(Meant::Starting(id, started)),
+                Some((id, started)) => Ok(ResolvedSession::Starting(id, started)),
                 None => Err(ToolError::no_such_session(wanted, &in_scope(view, filter, resembling)?)),
             },
             Err(FindError::Several(several)) => one_in_scope(view, filter, several, wanted),
@@ -239,13 +239,13 @@ impl Tools {
         wanted: &str,
     ) -> Result<SessionRow, ToolError> {
         match self.meant(view, filter, wanted)? {
-            Meant::Session(row) => Ok(*row),
-            Meant::Foreign(_) => Err(ToolError::new(
+            ResolvedSession::Session(row) => Ok(*row),
+            ResolvedSession::Foreign(_) => Err(ToolError::new(
                 ErrorCode::NotResumable,
                 format!("{wanted:?} is a conversation that never ran through codemie"),
                 "resume_session adopts it",
             )),
-            Meant::Starting(..) => Err(ToolError::new(
+            ResolvedSession::Starting(..) => Err(ToolError::new(
                 ErrorCode::StartUnknown,
                 "the session was started and is not recorded yet",
                 "try again in a second",
@@ -300,7 +300,7 @@ fn one_in_scope(
     filter: &mut ScopeFilter<'_>,
     several: LookupError,
     wanted: &str,
-) -> Result<Meant, ToolError> {
+) -> Result<ResolvedSession, ToolError> {
     let LookupError::Several { candidates, .. } = several else {
         return Err(ToolError::internal(several.to_string()));
     };
@@ -316,7 +316,7 @@ fn one_in_scope(
     }
     match rows.len() {
         0 => Err(ToolError::no_such_session(wanted, &[])),
-        1 => Ok(Meant::Session(Box::new(rows.remove(0)))),
+        1 => Ok(ResolvedSession::Session(Box::new(rows.remove(0)))),
         _ => {
             Err(FindError::Several(LookupError::Several { wanted: wanted.to_owned(), candidates: kept })
                 .into())

@@ -63,7 +63,7 @@ pub enum Foreground {
     AnotherJob,
 }
 
-/// What a terminal needs that a shell lent us: raw mode that is given back, stops, typed-ahead input.
+/// What a terminal needs that a shell gave us: raw mode that is given back, stops, typed-ahead input.
 ///
 /// The defaults are for a front end that belongs to this process alone: it is always held, and a program that stops itself is
 /// continued at once, because nobody could continue it later.

@@ -26,9 +26,9 @@ mod buffer;
 pub mod chord;
 pub mod detached;
 pub mod front_end;
+pub mod handoff;
 mod inner;
 mod interrupt;
-pub mod lent;
 pub mod modes;
 mod monitor;
 mod plain;
@@ -317,7 +317,7 @@ pub fn ignore_interrupt() {
 }
 
 /// The line is no longer drawn: ^C ends us as by default.
-pub fn interrupt_as_ever() {
+pub fn restore_sigint() {
     if !sys::was_ignored(libc::SIGINT) {
         let _ = sys::set_default(libc::SIGINT);
     }

@@ -68,7 +68,7 @@ pub struct Viewer {
     signals: Signals,
 }
 
-/// To be lent.
+/// To be handed over.
 impl AsFd for Viewer {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.tty.as_fd()

@@ -26,7 +26,7 @@ pub(crate) struct Relay {
     secret: Secret,
     routes: Vec<Route>,
     /// In the order of `routes`.
-    lanes: Vec<Lane>,
+    lanes: Vec<PreparedRoute>,
     network: Arc<Network>,
     gate: Arc<dyn Gate>,
     observer: Arc<dyn Observer>,
@@ -36,13 +36,13 @@ pub(crate) struct Relay {
 }
 
 /// What a route becomes when it is used.
-struct Lane {
+struct PreparedRoute {
     upstream: Upstream,
     credentials: Option<Credentials>,
     added: Vec<(HeaderName, HeaderValue)>,
 }
 
-impl Lane {
+impl PreparedRoute {
     fn new(route: &Route, network: &Arc<Network>) -> Result<Self, String> {
         let named = |(name, value): &(String, String)| {
             let name = HeaderName::from_bytes(name.as_bytes())
@@ -83,8 +83,11 @@ pub(crate) enum Broken {
 impl Relay {
     pub fn new(settings: Settings, gate: Arc<dyn Gate>, observer: Arc<dyn Observer>) -> Result<Self, String> {
         let network = Arc::new(Network::new(settings.ca_file, &settings.proxies));
-        let lanes =
-            settings.routes.iter().map(|route| Lane::new(route, &network)).collect::<Result<_, _>>()?;
+        let lanes = settings
+            .routes
+            .iter()
+            .map(|route| PreparedRoute::new(route, &network))
+            .collect::<Result<_, _>>()?;
         Ok(Self {
             secret: settings.secret,
             routes: settings.routes,
@@ -160,7 +163,7 @@ impl Relay {
         parts: &request::Parts,
         peer: Peer,
         route: &Route,
-        lane: &Lane,
+        lane: &PreparedRoute,
         rest: &str,
     ) -> Exchange {
         let path = rest.split('?').next().unwrap_or_default();
@@ -190,7 +193,7 @@ impl Relay {
 
     async fn http(
         &self,
-        lane: &Lane,
+        lane: &PreparedRoute,
         mut draft: Draft,
         mut exchange: Exchange,
         peer: Peer,
@@ -258,7 +261,7 @@ impl Relay {
     /// where 404 or 500 cost it 7 s, and a plain request says what is wrong.
     async fn websocket(
         &self,
-        lane: &Lane,
+        lane: &PreparedRoute,
         mut draft: Draft,
         mut exchange: Exchange,
         extensions: Extensions,
@@ -327,7 +330,7 @@ impl Relay {
     }
 }
 
-impl Lane {
+impl PreparedRoute {
     /// The upstream's answer, towards the agent.
     fn pass(&self, mut exchange: Exchange, response: Response<Incoming>, link: Link) -> Response<AnswerBody> {
         let (mut parts, body) = response.into_parts();

@@ -12,7 +12,7 @@ use format::text::shorten;
 use os::home::Home;
 use pricing::unpriced;
 use runtime::budget::Standing;
-use runtime::launch::{Detour, Through};
+use runtime::launch::{ProxySetup, Through};
 use runtime::proxy::Companion;
 use runtime::track::RunTotal;
 use store::session::record::open_time;
@@ -85,11 +85,11 @@ pub(super) enum Proxied {
 
 impl Proxied {
     /// What is started beside the agent, and what is said of it afterwards.
-    pub(super) fn of(detour: Detour) -> (Option<Companion>, Self) {
-        match detour {
-            Detour::Off => (None, Self::Off),
-            Detour::Not(why) => (None, Self::Not(why)),
-            Detour::Through(through) => {
+    pub(super) fn of(proxy_setup: ProxySetup) -> (Option<Companion>, Self) {
+        match proxy_setup {
+            ProxySetup::Off => (None, Self::Off),
+            ProxySetup::Not(why) => (None, Self::Not(why)),
+            ProxySetup::Through(through) => {
                 let Through { companion, lead, missing, .. } = *through;
                 (Some(companion), Self::Through { lost: lead.lost, missing })
             }

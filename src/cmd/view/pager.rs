@@ -38,7 +38,7 @@ pub(super) fn page(text: &str, paging: Paging, at_end: bool) -> io::Result<bool>
         let _ = Screen::new(stdin, true).write_all(text.as_bytes());
     }
     let ended = child.wait();
-    pty::interrupt_as_ever();
+    pty::restore_sigint();
     // A shell that cannot find it.
     ended.map(|status| status.code() != Some(127))
 }

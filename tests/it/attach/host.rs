@@ -56,7 +56,7 @@ impl Host {
             build: "test".into(),
             session: Some(self.run.session),
             name: "agent".into(),
-            borrows: false,
+            takes_terminals: false,
             answers: false,
         }));
         client

@@ -3,7 +3,7 @@
 
 mod answers;
 mod documented;
-mod lent;
+mod handoff;
 mod life;
 mod top;
 mod turns;

@@ -16,7 +16,7 @@ pub(super) fn inspect(pid: Pid) -> Option<Inspected> {
     parse(&output_of("ps", &["-o", "state=,ppid=,lstart=", "-p", &pid.to_string()])?)
 }
 
-/// Nothing tells quickly enough for a key whether a process is in the foreground: terminals are not lent here.
+/// Nothing tells quickly enough for a key whether a process is in the foreground: terminals are not handed over here.
 #[derive(Debug)]
 pub struct JobStatus;
 

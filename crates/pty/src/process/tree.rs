@@ -256,7 +256,7 @@ pub fn end(
 ) -> Vec<Survivor> {
     let asked = Instant::now();
     let mut signalled = HashSet::new();
-    let mut settling = Settling::default();
+    let mut settling = EndWatch::default();
     if settling.settle(tree, processes, excluded, (asked + grace, POLL), |process| {
         if signalled.insert(process) {
             signal(process, processes, Signal::TERM);
@@ -284,13 +284,13 @@ pub fn end(
 
 /// The looks at a tree that is to end.
 #[derive(Debug, Default)]
-struct Settling {
+struct EndWatch {
     looks: usize,
     /// Processes were seen that had ended before they could be identified. Those of the first look are older than the stop.
     fleeting: bool,
 }
 
-impl Settling {
+impl EndWatch {
     /// Does something about each living member, again and again, until enough looks in a row have found nothing alive and nothing
     /// new, or the time is up. The pause is that between looks of which the last has found something new.
     fn settle(

@@ -20,7 +20,7 @@ use tokio::sync::OnceCell;
 use tower_service::Service;
 
 use super::driver::Driver;
-use super::pool::{One, Sender, Two};
+use super::pool::{Http1Conn, Http2Conn, Sender};
 use super::tls::{self, Tls};
 use crate::serve::Proxies;
 
@@ -204,7 +204,7 @@ where
                 tracing::debug!(%error, "connection to the API ended");
             }
         });
-        return Ok(Sender::Two(Two::new(sender)));
+        return Ok(Sender::Http2(Http2Conn::new(sender)));
     }
     let (sender, connection) = hyper::client::conn::http1::Builder::new()
         .preserve_header_case(true)
@@ -212,7 +212,7 @@ where
         .handshake(stream)
         .await
         .map_err(|error| chain(&error))?;
-    Ok(Sender::One(One::new(sender, Driver::new(connection.with_upgrades()))))
+    Ok(Sender::Http1(Http1Conn::new(sender, Driver::new(connection.with_upgrades()))))
 }
 
 /// An error and its causes, each once.

@@ -22,18 +22,18 @@ use crate::head::Hop;
 /// An open connection.
 #[derive(Debug)]
 pub(crate) enum Sender {
-    One(One),
-    Two(Two),
+    Http1(Http1Conn),
+    Http2(Http2Conn),
 }
 
 /// Carries one request at a time.
 #[derive(Debug)]
-pub(crate) struct One {
+pub(crate) struct Http1Conn {
     sender: http1::SendRequest<RequestBody>,
     driver: Driver,
 }
 
-impl One {
+impl Http1Conn {
     pub fn new(sender: http1::SendRequest<RequestBody>, driver: Driver) -> Self {
         Self { sender, driver }
     }
@@ -47,12 +47,12 @@ impl One {
 
 /// Carries many at once. Clones are counted, to know how many it carries now.
 #[derive(Clone, Debug)]
-pub(crate) struct Two {
+pub(crate) struct Http2Conn {
     sender: http2::SendRequest<RequestBody>,
     users: Arc<()>,
 }
 
-impl Two {
+impl Http2Conn {
     pub fn new(sender: http2::SendRequest<RequestBody>) -> Self {
         Self { sender, users: Arc::new(()) }
     }
@@ -61,8 +61,8 @@ impl Two {
 impl Sender {
     pub fn hop(&self) -> Hop {
         match self {
-            Self::One(_) => Hop::One,
-            Self::Two(_) => Hop::Two,
+            Self::Http1(_) => Hop::One,
+            Self::Http2(_) => Hop::Two,
         }
     }
 }
@@ -86,8 +86,8 @@ pub(crate) struct Pool(Mutex<Connections>);
 #[derive(Debug, Default)]
 struct Connections {
     /// The last used one is at the end, and used first.
-    one: Vec<(Timestamp, One)>,
-    two: Vec<(Timestamp, Two)>,
+    one: Vec<(Timestamp, Http1Conn)>,
+    two: Vec<(Timestamp, Http2Conn)>,
     is_swept: bool,
 }
 
@@ -100,10 +100,10 @@ impl Pool {
             let busy = Arc::strong_count(&two.users) > 1;
             !two.sender.is_closed() && (busy || is_fresh(*used, now))
         });
-        let room = |two: &Two| Arc::strong_count(&two.users) - 1 < MOST_STREAMS;
+        let room = |two: &Http2Conn| Arc::strong_count(&two.users) - 1 < MOST_STREAMS;
         if let Some((used, two)) = connections.two.iter_mut().find(|(_, two)| room(two)) {
             *used = now;
-            return Some(Sender::Two(two.clone()));
+            return Some(Sender::Http2(two.clone()));
         }
         for index in (0..connections.one.len()).rev() {
             let (used, one) = &mut connections.one[index];
@@ -114,7 +114,7 @@ impl Pool {
             }
             let (_, one) = connections.one.remove(index);
             if is_usable {
-                return Some(Sender::One(one));
+                return Some(Sender::Http1(one));
             }
         }
         None
@@ -122,21 +122,21 @@ impl Pool {
 
     /// Others may use it beside the one who opened it.
     pub fn share(&self, sender: &Sender) {
-        if let Sender::Two(two) = sender {
+        if let Sender::Http2(two) = sender {
             self.lock().two.push((SystemClock.now(), two.clone()));
         }
     }
 
     /// A stream of it is over.
-    fn used(&self, two: &Two) {
+    fn used(&self, two: &Http2Conn) {
         let mut connections = self.lock();
-        let is_same = |other: &Two| Arc::ptr_eq(&other.users, &two.users);
+        let is_same = |other: &Http2Conn| Arc::ptr_eq(&other.users, &two.users);
         if let Some((used, _)) = connections.two.iter_mut().find(|(_, other)| is_same(other)) {
             *used = SystemClock.now();
         }
     }
 
-    fn put_back(self: &Arc<Self>, one: One) {
+    fn put_back(self: &Arc<Self>, one: Http1Conn) {
         let mut connections = self.lock();
         if connections.one.len() == MOST_IDLE {
             connections.one.remove(0);
@@ -198,9 +198,9 @@ impl Link {
         &mut self,
         request: Request<RequestBody>,
     ) -> Result<Response<Incoming>, TrySendError<Request<RequestBody>>> {
-        let One { sender, driver } = match &mut self.sender {
-            Sender::One(one) => one,
-            Sender::Two(two) => return two.sender.try_send_request(request).await,
+        let Http1Conn { sender, driver } = match &mut self.sender {
+            Sender::Http1(one) => one,
+            Sender::Http2(two) => return two.sender.try_send_request(request).await,
         };
         let upload = request.body().upload().clone();
         // Unconstrained: where a task has done much in a turn, tokio holds a value back and wakes later whoever asked for it. The
@@ -223,8 +223,8 @@ impl Link {
     ) -> Poll<Option<Result<Frame<Bytes>, hyper::Error>>> {
         let mut take = |cx: &mut Context<'_>| Pin::new(&mut *body).poll_frame(cx);
         match &mut self.sender {
-            Sender::One(one) => one.driver.advance_and_take(cx, take),
-            Sender::Two(_) => take(cx),
+            Sender::Http1(one) => one.driver.advance_and_take(cx, take),
+            Sender::Http2(_) => take(cx),
         }
     }
 
@@ -232,8 +232,8 @@ impl Link {
     /// further use. Where it came in the middle of the body, the rest is still passed on, and then the connection closes.
     pub fn release(self, upload: &Upload) {
         let mut one = match self.sender {
-            Sender::One(one) => one,
-            Sender::Two(two) => return self.pool.used(&two),
+            Sender::Http1(one) => one,
+            Sender::Http2(two) => return self.pool.used(&two),
         };
         if self.is_old {
             return;
@@ -251,7 +251,7 @@ impl Link {
 
     /// It has become a tunnel, which ends by itself.
     pub fn detach(self) {
-        if let Sender::One(one) = self.sender {
+        if let Sender::Http1(one) = self.sender {
             one.driver.detach();
         }
     }

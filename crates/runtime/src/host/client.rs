@@ -42,8 +42,8 @@ pub(super) struct Client {
     pub(super) welcomed: bool,
     /// Until when it has to say hello.
     hello_by: Instant,
-    /// Its terminal is lent to us: output does not go through its connection.
-    pub(super) lends: bool,
+    /// Its terminal is handed over to us: output does not go through its connection.
+    pub(super) handed_over: bool,
     /// A descriptor that has arrived, for the frame that speaks of it.
     descriptor: Option<OwnedFd>,
     /// Nothing more is read; what it is still to get is written, then it is closed.
@@ -62,7 +62,7 @@ impl Client {
             role: Role::Asking,
             welcomed: false,
             hello_by: now + HELLO,
-            lends: false,
+            handed_over: false,
             descriptor: None,
             closing: false,
             gone: false,

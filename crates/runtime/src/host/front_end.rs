@@ -4,7 +4,7 @@
 //! when a key, or another size, waits in the queue. The server reads as fast as its screen model takes bytes (some 50 MiB/s, as
 //! much as a PTY delivers), and no viewer can hold it back, so neither can one hold the program back.
 //!
-//! Terminals that viewers have lent (`borrowed`) are read and written by the pump itself: a key and its echo pass no other
+//! Terminals that viewers have handed over (`handed_terminals`) are read and written by the pump itself: a key and its echo pass no other
 //! thread.
 
 use std::collections::VecDeque;
@@ -16,9 +16,9 @@ use std::time::Instant;
 
 use pty::PtySize;
 use pty::front_end::{FrontEnd, Input, JobControl};
-use pty::lent::LentTerminal;
+use pty::handoff::HandedTerminal;
 
-use super::borrowed::{Borrowed, Sources};
+use super::handed_terminals::{HandedTerminals, Sources};
 use super::notes::Reporter;
 use crate::remote::protocol::Size;
 
@@ -42,8 +42,8 @@ struct Queue {
 #[derive(Debug)]
 struct Shared {
     queue: Queue,
-    borrowed: Borrowed,
-    /// Output that lent terminals have and the socket had no room for. The server takes it behind what is in the socket.
+    handed: HandedTerminals,
+    /// Output that handed-over terminals have and the socket had no room for. The server takes it behind what is in the socket.
     overflow: Vec<u8>,
 }
 
@@ -105,63 +105,63 @@ impl PumpLink {
         (count > 0).then_some(count)
     }
 
-    /// Whether terminals can be lent to this host.
-    pub(super) fn borrows(&self) -> bool {
-        lock(&self.shared).borrowed.is_possible()
+    /// Whether terminals can be handed over to this host.
+    pub(super) fn takes_terminals(&self) -> bool {
+        lock(&self.shared).handed.is_possible()
     }
 
     /// Takes a terminal. `make` gets the output that the server has not taken yet, which is handed to the server at once; the
     /// terminal gets what comes after it, once [`begin`](Self::begin) is called.
-    pub(super) fn borrow(
+    pub(super) fn take_terminal(
         &self,
         client: u64,
         read_only: bool,
-        make: impl FnOnce(&[u8]) -> io::Result<LentTerminal>,
+        make: impl FnOnce(&[u8]) -> io::Result<HandedTerminal>,
     ) -> (Vec<u8>, io::Result<()>) {
         let mut shared = lock(&self.shared);
         let mut pending = Vec::new();
         let _ = (&self.stream).read_to_end(&mut pending); // up to "would block"
         pending.append(&mut shared.overflow);
-        let taken = make(&pending).map(|terminal| shared.borrowed.add(client, read_only, terminal));
+        let taken = make(&pending).map(|terminal| shared.handed.add(client, read_only, terminal));
         (pending, taken)
     }
 
     /// Lets the pump read and write the terminal from now on.
     pub(super) fn begin(&self, client: u64) {
-        lock(&self.shared).borrowed.begin(client);
+        lock(&self.shared).handed.begin(client);
     }
 
-    pub(super) fn give_back(&self, client: u64) -> Option<LentTerminal> {
-        lock(&self.shared).borrowed.give_back(client)
+    pub(super) fn give_back(&self, client: u64) -> Option<HandedTerminal> {
+        lock(&self.shared).handed.give_back(client)
     }
 
     /// Whose keys pass without the server, and whether any do: none do while a text is on its way.
     pub(super) fn set_direct(&self, owner: Option<u64>, held: bool) {
-        lock(&self.shared).borrowed.set_direct(owner, held);
+        lock(&self.shared).handed.set_direct(owner, held);
     }
 
     /// The server has handled keys that the pump had left to it.
     pub(super) fn handled(&self) {
-        lock(&self.shared).borrowed.handled();
+        lock(&self.shared).handed.handled();
     }
 
     /// Keys of a terminal that were held back and whose time is up, and when to ask again.
     pub(super) fn time_up(&self, client: u64, now: Instant) -> (Vec<u8>, Option<Instant>) {
-        lock(&self.shared).borrowed.time_up(client, now)
+        lock(&self.shared).handed.time_up(client, now)
     }
 
-    /// Lent terminals that have not taken everything.
+    /// HandedOver terminals that have not taken everything.
     pub(super) fn lagging(&self) -> Vec<(u64, Arc<OwnedFd>)> {
-        lock(&self.shared).borrowed.lagging()
+        lock(&self.shared).handed.lagging()
     }
 
     pub(super) fn flush(&self, client: u64) {
-        lock(&self.shared).borrowed.flush(client);
+        lock(&self.shared).handed.flush(client);
     }
 
-    /// Shows something else on all lent terminals, between two sequences of the program's.
+    /// Shows something else on all of them, between two sequences of the program's.
     pub(super) fn notify(&self, bytes: &[u8]) {
-        lock(&self.shared).borrowed.notify(bytes);
+        lock(&self.shared).handed.notify(bytes);
     }
 }
 
@@ -183,8 +183,8 @@ pub(super) fn front_end(size: Size, reporter: Reporter) -> io::Result<(HostFront
     near.set_nonblocking(true)?;
     far.set_nonblocking(true)?;
     let sources = Arc::new(Sources::new(near.as_fd()));
-    let borrowed = Borrowed::new(Arc::clone(&sources));
-    let shared = Arc::new(Mutex::new(Shared { queue: Queue::default(), borrowed, overflow: Vec::new() }));
+    let handed = HandedTerminals::new(Arc::clone(&sources));
+    let shared = Arc::new(Mutex::new(Shared { queue: Queue::default(), handed, overflow: Vec::new() }));
     let link = PumpLink { stream: far, shared: Arc::clone(&shared) };
     Ok((HostFrontEnd { stream: near, shared, sources, reporter, size, closed: false }, link))
 }
@@ -244,11 +244,11 @@ impl FrontEnd for HostFrontEnd {
         if ready.woken && drain(&self.stream) {
             // The server is gone. Nobody types any more, and the program runs on.
             self.closed = true;
-            shared.borrowed.clear();
+            shared.handed.clear();
             return Input::Nothing;
         }
         for client in ready.terminals() {
-            if let Some(count) = shared.borrowed.read(client, buffer, &self.reporter) {
+            if let Some(count) = shared.handed.read(client, buffer, &self.reporter) {
                 return Input::Bytes(count);
             }
         }
@@ -264,11 +264,11 @@ impl FrontEnd for HostFrontEnd {
                 return Ok(0);
             }
         }
-        if shared.borrowed.is_empty() {
+        if shared.handed.is_empty() {
             return Ok(offer(&self.stream, bytes).unwrap_or(bytes.len()));
         }
         // People first, then the screen model: that one wakes another thread.
-        shared.borrowed.show(bytes, &self.reporter);
+        shared.handed.show(bytes, &self.reporter);
         let count = offer(&self.stream, bytes).unwrap_or(bytes.len());
         shared.overflow.extend_from_slice(&bytes[count..]);
         Ok(bytes.len())

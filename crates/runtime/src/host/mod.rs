@@ -5,10 +5,10 @@
 //! leaves. There is no central daemon: nothing is shared between hosts but the store.
 
 mod answers;
-mod borrowed;
 mod client;
 mod front_end;
-mod lending;
+mod handed_terminals;
+mod handoff;
 mod live;
 mod notes;
 mod send;

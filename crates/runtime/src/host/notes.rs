@@ -22,11 +22,11 @@ pub(super) enum Note {
     NotRecorded,
     /// The tree was ended, but for these.
     TreeEnded(Vec<String>),
-    /// Of the terminal that this client has lent.
+    /// Of the terminal that this client has handed over.
     Terminal(u64, TerminalNote),
 }
 
-/// What the pump reports of a lent terminal.
+/// What the pump reports of such a terminal.
 #[derive(Debug)]
 pub(super) enum TerminalNote {
     /// The server is to decide about these keys. It says when it has.

@@ -12,7 +12,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::client::{Client, Role};
 use super::front_end::PumpLink;
-use super::lending::Lending;
+use super::handoff::Handoffs;
 use super::live::LiveSession;
 use super::notes::{Note, Notes, Reporter};
 use super::start;
@@ -74,7 +74,7 @@ pub(super) struct Server {
     own_size: Size,
     size: Size,
     pub(super) clients: Vec<Client>,
-    pub(super) lending: Lending,
+    pub(super) handoffs: Handoffs,
     /// Counts clients, and the order in which they typed.
     counter: u64,
     /// The exit code, once the agent has ended.
@@ -100,7 +100,7 @@ impl Server {
             own_size: size,
             size,
             clients: Vec::new(),
-            lending: Lending::default(),
+            handoffs: Handoffs::default(),
             counter: 0,
             ended: None,
             recorded: false,
@@ -137,7 +137,7 @@ impl Server {
     }
 
     fn step(&mut self, now: Instant, last: Option<Instant>) -> io::Result<()> {
-        let held = self.lending.due();
+        let held = self.handoffs.due();
         let hello = self.clients.iter().filter_map(Client::hello_due).min();
         let due = self.parts.live.due().into_iter().chain(last).chain(held).chain(hello);
         let timeout = due.chain([self.reap_at]).min();
@@ -164,7 +164,7 @@ impl Server {
                 self.answer(at, frame);
             }
         }
-        self.flush_lent(&ready.lent);
+        self.flush_handed(&ready.handed);
         self.release_held_keys();
         self.work_on_live();
         for client in &mut self.clients {
@@ -173,7 +173,7 @@ impl Server {
         let viewers = self.viewers();
         for client in self.clients.extract_if(.., |client| client.is_gone()) {
             self.parts.live.forget(client.id);
-            if client.lends {
+            if client.handed_over {
                 self.parts.pump.give_back(client.id);
             }
         }
@@ -196,7 +196,7 @@ impl Server {
             self.clients.len() < MAX_CLIENTS && !self.finished && Instant::now() >= self.listen_at
         });
         fds.extend(listens.map(|listener| PollFd::from_borrowed_fd(listener.as_fd(), PollFlags::IN)));
-        let lagging = if self.lends() { self.parts.pump.lagging() } else { Vec::new() };
+        let lagging = if self.has_handed_terminals() { self.parts.pump.lagging() } else { Vec::new() };
         let first_client = fds.len();
         for client in &self.clients {
             let mut wanted = PollFlags::empty();
@@ -204,7 +204,7 @@ impl Server {
             wanted.set(PollFlags::OUT, client.lags());
             fds.push(PollFd::from_borrowed_fd(client.stream().as_fd(), wanted));
         }
-        let first_lent = fds.len();
+        let first_handed = fds.len();
         fds.extend(lagging.iter().map(|(_, fd)| PollFd::new(&**fd, PollFlags::OUT)));
         let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
         match poll(&mut fds, timeout.as_ref()) {
@@ -218,11 +218,11 @@ impl Server {
             notes: is_ready(0, PollFlags::IN),
             output: self.ended.is_none() && is_ready(1, PollFlags::IN),
             listener: first_client == 3 && is_ready(2, PollFlags::IN),
-            lent: (first_lent..fds.len())
+            handed: (first_handed..fds.len())
                 .zip(&lagging)
                 .filter_map(|(at, (client, _))| is_ready(at, PollFlags::OUT).then_some(*client))
                 .collect(),
-            clients: (first_client..first_lent)
+            clients: (first_client..first_handed)
                 .map(|at| (is_ready(at, PollFlags::IN), is_ready(at, PollFlags::OUT)))
                 .collect(),
         })
@@ -250,9 +250,9 @@ impl Server {
 
     /// On the terminals of all viewers that write to it themselves.
     fn show(&mut self, bytes: Vec<u8>) {
-        if self.clients.iter().any(|client| client.is_viewer() && !client.lends) {
+        if self.clients.iter().any(|client| client.is_viewer() && !client.handed_over) {
             let frame = FromHost::Output(bytes).to_bytes();
-            let viewers = self.clients.iter_mut().filter(|client| client.is_viewer() && !client.lends);
+            let viewers = self.clients.iter_mut().filter(|client| client.is_viewer() && !client.handed_over);
             viewers.for_each(|client| client.say_bytes(&frame));
         }
     }
@@ -332,7 +332,7 @@ impl Server {
                         build: env!("CARGO_PKG_VERSION").to_owned(),
                         session: Some(self.parts.live.session()),
                         name: self.parts.live.name().to_owned(),
-                        borrows: self.parts.pump.borrows(),
+                        takes_terminals: self.parts.pump.takes_terminals(),
                         answers: true,
                     };
                     self.clients[at].welcomed = true;
@@ -348,7 +348,7 @@ impl Server {
             ToHost::Attach(attach) => self.attach(at, attach),
             ToHost::Keys(keys) => self.type_keys(at, &keys),
             ToHost::Resize(size) => self.resize_viewer(at, size),
-            ToHost::Lend(lend) => self.borrow(at, &lend),
+            ToHost::HandOff(request) => self.take_terminal(at, &request),
             ToHost::Shown => self.parts.pump.begin(client),
             ToHost::Detach => {
                 self.give_back(at);
@@ -425,7 +425,7 @@ impl Server {
         if self.screen.is_between_sequences() {
             let notices = std::mem::take(&mut self.notices);
             if !notices.is_empty() {
-                if self.lends() {
+                if self.has_handed_terminals() {
                     self.parts.pump.notify(&notices);
                 }
                 self.show(notices);
@@ -531,8 +531,8 @@ struct Ready {
     output: bool,
     listener: bool,
     clients: Vec<(bool, bool)>,
-    /// Lent terminals that take more.
-    lent: Vec<u64>,
+    /// HandedOver terminals that take more.
+    handed: Vec<u64>,
 }
 
 fn pty_size(size: Size) -> PtySize {

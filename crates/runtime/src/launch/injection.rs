@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use super::detour::Detour;
+use super::proxy_setup::ProxySetup;
 use agents::{Agent, Invocation, Var};
 use config::AgentConfig;
 use types::{AgentSessionId, Ids};
@@ -47,11 +47,11 @@ impl Changes {
     }
 
     /// What leads the agent through the proxy, or why nothing does.
-    pub(super) fn add_detour(&mut self, detour: &Detour) {
-        match detour {
-            Detour::Off => {}
-            Detour::Not(why) => self.note("proxy", format!("not used: {why}")),
-            Detour::Through(through) => {
+    pub(super) fn add_detour(&mut self, proxy_setup: &ProxySetup) {
+        match proxy_setup {
+            ProxySetup::Off => {}
+            ProxySetup::Not(why) => self.note("proxy", format!("not used: {why}")),
+            ProxySetup::Through(through) => {
                 self.note("proxy", through.note());
                 self.args.extend(through.arguments());
                 self.set.extend(through.variables());

@@ -10,10 +10,10 @@
 pub mod claim;
 pub mod conflict;
 mod continuation;
-pub mod detour;
 mod injection;
 mod origin;
 mod prepare;
+pub mod proxy_setup;
 pub mod resume;
 mod run;
 mod settings;
@@ -23,9 +23,9 @@ use std::ffi::OsString;
 
 use agents::Agent;
 use agents::registry;
-pub use detour::{Detour, Through};
 pub use origin::Origin;
 pub use prepare::{AssignedId, Binaries, Installed, Prepared, SystemBinaries, World, prepare};
+pub use proxy_setup::{ProxySetup, Through};
 use pty::process::SystemProcesses;
 pub use run::{RunResult, execute, restart_without_id, wrap, wrap_on};
 pub use settings::{receivers, settings};

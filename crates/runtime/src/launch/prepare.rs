@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use super::detour::{Detour, Traveller};
 use super::injection::{Call, Changes};
+use super::proxy_setup::{ProxyRequest, ProxySetup};
 use super::{LaunchRequest, LaunchTarget, Origin, continuation, lineage, note, receivers};
 use crate::shim::resolve::NotFound;
 use crate::shim::{self, depth::Depth};
@@ -87,7 +87,7 @@ pub enum Prepared {
         assigned: Option<AssignedId>,
         /// Why nothing may name its conversations.
         unnamed: Option<&'static str>,
-        detour: Detour,
+        proxy_setup: ProxySetup,
     },
 }
 
@@ -113,7 +113,7 @@ pub fn prepare(
             return Ok(Prepared::Execute(Start::of_command(command, args).launch));
         }
         LaunchTarget::Command(command) => {
-            Start { detour: Detour::of_other(proxy, &target), ..Start::of_command(command, args) }
+            Start { proxy_setup: ProxySetup::of_other(proxy, &target), ..Start::of_command(command, args) }
         }
         LaunchTarget::Agent(agent) => {
             let agent_config = config.agent(agent.name());
@@ -121,24 +121,24 @@ pub fn prepare(
             if bypass || call.kind() == InvocationKind::NotAConversation {
                 return Ok(Prepared::Execute(call.launch));
             }
-            let detour = |args: &[OsString], version: Option<&str>| {
+            let proxy_setup = |args: &[OsString], version: Option<&str>| {
                 // Only the proxy can refuse a call, so a budget that is enforced asks for it.
                 let limited = config.budgets.iter().any(|budget| budget.may_refuse(agent.name()));
                 if !proxy && !config.proxy.enabled && !limited {
-                    return Detour::Off;
+                    return ProxySetup::Off;
                 }
-                let traveller = Traveller { agent: *agent, args, version, run, session };
-                Detour::of(&traveller, origin, home, config, world.ids)
+                let request = ProxyRequest { agent: *agent, args, version, run, session };
+                ProxySetup::of(&request, origin, home, config, world.ids)
             };
-            Start::of_agent(call, &agent_config, origin, home, world, &detour)
+            Start::of_agent(call, &agent_config, origin, home, world, &proxy_setup)
         }
     };
-    let (detour, unnamed) = (std::mem::take(&mut start.detour), start.unnamed);
+    let (proxy_setup, unnamed) = (std::mem::take(&mut start.proxy_setup), start.unnamed);
     let assigned = start.agent.as_ref().filter(|agent| agent.interactive);
     let assigned =
         assigned.and_then(|start| Some(AssignedId { agent: start.agent, id: start.assigned.clone()? }));
     let Some(home) = home else {
-        return Ok(Prepared::Wrap { launch: start.launch, plan: None, assigned, unnamed, detour });
+        return Ok(Prepared::Wrap { launch: start.launch, plan: None, assigned, unnamed, proxy_setup });
     };
     let folder = origin.folder();
     let FollowPlan { trail, conversation, chosen, surroundings } = FollowPlan::of(&start, origin, &folder);
@@ -152,7 +152,7 @@ pub fn prepare(
         session,
         agent: target.name(),
         local_only: false,
-        proxied: matches!(detour, Detour::Through(_)),
+        proxied: matches!(proxy_setup, ProxySetup::Through(_)),
         trail,
         version: installed.version,
         binary: installed.identity,
@@ -173,7 +173,7 @@ pub fn prepare(
         notifier: Notifier::of(&config.notify),
         home: home.clone(),
     };
-    Ok(Prepared::Wrap { launch: start.launch, plan: Some(Box::new(plan)), assigned, unnamed, detour })
+    Ok(Prepared::Wrap { launch: start.launch, plan: Some(Box::new(plan)), assigned, unnamed, proxy_setup })
 }
 
 /// An agent's binary, and the call that was made of it.
@@ -237,7 +237,7 @@ struct Start {
     notes: Vec<Evidence>,
     /// Why nothing may name its conversations.
     unnamed: Option<&'static str>,
-    detour: Detour,
+    proxy_setup: ProxySetup,
 }
 
 struct AgentStart {
@@ -268,7 +268,7 @@ impl Start {
             agent: None,
             notes: Vec::new(),
             unnamed: None,
-            detour: Detour::Off,
+            proxy_setup: ProxySetup::Off,
         }
     }
 
@@ -278,7 +278,7 @@ impl Start {
         origin: &Origin,
         home: Option<&Home>,
         world: World<'_>,
-        detour: &dyn Fn(&[OsString], Option<&str>) -> Detour,
+        proxy_setup: &dyn Fn(&[OsString], Option<&str>) -> ProxySetup,
     ) -> Self {
         let Located { agent, program, invocation, depth, mut launch } = located;
         let now = world.clock.now();
@@ -286,8 +286,8 @@ impl Start {
         let version = installed.version.as_deref();
         let call = Call { agent, args: &launch.args, invocation: &invocation, version, config };
         let mut changes = Changes::of(&call, &|name| origin.var(name), world.ids);
-        let detour = detour(&launch.args, version);
-        changes.add_detour(&detour);
+        let proxy_setup = proxy_setup(&launch.args, version);
+        changes.add_detour(&proxy_setup);
         if !changes.args.is_empty() {
             launch.args.splice(0..0, changes.args);
             launch.set = vec![counted(depth, agent, &launch.args)];
@@ -309,7 +309,7 @@ impl Start {
             }),
             notes: changes.notes.into_iter().map(|(source, detail)| note(now, source, detail)).collect(),
             unnamed,
-            detour,
+            proxy_setup,
         }
     }
 }

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use relay::{Call, Observer, Request};
 
 use super::ledger::Ledger;
-use super::served::counted_under;
 use super::settings::ProxySettings;
+use super::standalone_sessions::counted_under;
 use crate::budget::{BudgetGate, Caller};
 use agents::registry;
 use types::PicoDollars;
@@ -24,12 +24,12 @@ pub(super) fn of(settings: &ProxySettings) -> BudgetGate {
 }
 
 /// Tells the gate of each call that is over, and then the ledger.
-pub(super) struct Settling {
+pub(super) struct BudgetObserver {
     pub(super) gate: BudgetGate,
     pub(super) ledger: Arc<Ledger>,
 }
 
-impl Observer for Settling {
+impl Observer for BudgetObserver {
     fn began(&self, request: &Request) {
         self.ledger.began(request);
     }
@@ -43,7 +43,7 @@ impl Observer for Settling {
     }
 }
 
-impl Settling {
+impl BudgetObserver {
     /// Under which key the ledger stores it, and what it cost; `None` where nothing of it is counted.
     fn spent(&self, call: &Call) -> Option<(String, PicoDollars)> {
         let metered = &call.metered;

@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Signal;
 
+use super::clients::Clients;
 use super::settings::ProxySettings;
-use super::users::Users;
 use super::{KEEPER, WORKER, handed_over, listeners, ourselves};
 use os::clock::{Clock, SystemClock};
 use os::log;
@@ -93,7 +93,7 @@ impl Keeper {
     }
 
     fn supervise(&self, worker: &mut Worker, report: &Sender<News>, news: &Receiver<News>) -> io::Result<()> {
-        let mut users = Users::new(self.settings.secret.clone(), self.settings.port);
+        let mut users = Clients::new(self.settings.secret.clone(), self.settings.port);
         let (mut alone, mut unused) = (false, 0);
         let mut pause = FIRST_PAUSE;
         loop {

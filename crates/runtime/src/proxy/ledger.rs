@@ -12,8 +12,8 @@ use std::time::{Duration, Instant};
 
 use relay::{Call, CallEnd, Observer, Peer, Transport};
 
-use super::served::{NamelessRuns, SOON, ServedSessions, counted_under};
 use super::settings::{ProxySettings, RouteSettings};
+use super::standalone_sessions::{NamelessRuns, SOON, ServedSessions, counted_under};
 use agents::meter::proxied::ProxiedCall;
 use agents::meter::quota::QuotaReport;
 use agents::meter::record::{ApiError, Usage};
@@ -52,7 +52,7 @@ pub(super) struct Ledger {
     queue: Mutex<Option<SyncSender<EndedCall>>>,
     /// Calls that found the queue full, converted at once.
     overflow: Arc<Mutex<Vec<Entry>>>,
-    clerk: Arc<Clerk>,
+    mapper: Arc<CallMapper>,
     /// `None` where it cannot be written: calls that are over are then safe when they are stored.
     journal: Option<Arc<CallJournal>>,
     thread: Mutex<Option<std::thread::JoinHandle<()>>>,
@@ -70,7 +70,7 @@ impl Ledger {
         let (queue, calls) = sync_channel(QUEUE);
         let overflow = Arc::<Mutex<Vec<Entry>>>::default();
         let nameless = NamelessRuns::of(settings, &RandomIds);
-        let clerk = Arc::new(Clerk {
+        let mapper = Arc::new(CallMapper {
             run: settings.run,
             routes: settings.routes.clone(),
             nameless: nameless.clone(),
@@ -83,18 +83,18 @@ impl Ledger {
         let own = SystemProcesses.identify(Pid(std::process::id().cast_signed()));
         let served = own.filter(|_| settings.run.is_none());
         let served = served.map(|own| ServedSessions::new(settings.home(), own, nameless));
-        let mut book = Book::new(settings.home(), settings.run, served, journal.clone());
-        let (spilled, own) = (Arc::clone(&overflow), Arc::clone(&clerk));
+        let mut writer = CallWriter::new(settings.home(), settings.run, served, journal.clone());
+        let (spilled, own) = (Arc::clone(&overflow), Arc::clone(&mapper));
         let thread = std::thread::Builder::new().name("ledger".into()).spawn(move || {
             if is_left {
-                book.take_in_left();
+                writer.take_in_left();
             }
-            book.keep(&calls, &own, &spilled);
+            writer.keep(&calls, &own, &spilled);
         })?;
         Ok(Arc::new(Self {
             queue: Mutex::new(Some(queue)),
             overflow,
-            clerk,
+            mapper,
             journal,
             thread: Mutex::new(Some(thread)),
         }))
@@ -117,7 +117,7 @@ impl Observer for Ledger {
             None => return,
         };
         if let Err(TrySendError::Full(call) | TrySendError::Disconnected(call)) = refused {
-            let call = self.clerk.entry(call);
+            let call = self.mapper.entry(call);
             let mut overflow = lock(&self.overflow);
             if overflow.len() < MOST_PENDING {
                 overflow.extend(call);
@@ -131,9 +131,9 @@ impl Ledger {
     fn append(&self, call: &mut Call) -> bool {
         let Some(journal) = &self.journal else { return false };
         let body = call.request.body.take();
-        let outline = self.clerk.agent_of(call).map(|(route, agent)| {
+        let outline = self.mapper.agent_of(call).map(|(route, agent)| {
             let identity = agent.identify(&call.request);
-            self.clerk.call(route, agent, identity, call)
+            self.mapper.call(route, agent, identity, call)
         });
         call.request.body = body;
         outline.is_some_and(|outline| journal.append(&outline))
@@ -155,7 +155,7 @@ struct Entry {
 
 /// Turns calls into entries.
 #[derive(Debug)]
-struct Clerk {
+struct CallMapper {
     run: Option<RunId>,
     routes: Vec<RouteSettings>,
     nameless: NamelessRuns,
@@ -163,7 +163,7 @@ struct Clerk {
     repeats: Mutex<Repeats>,
 }
 
-impl Clerk {
+impl CallMapper {
     /// `None` for what is no call of a model.
     fn agent_of(&self, call: &Call) -> Option<(&RouteSettings, &'static dyn Agent)> {
         let route = self.routes.iter().find(|route| route.name == call.request.route)?;
@@ -269,7 +269,7 @@ fn proxied_call(agent: &dyn Agent, run: Option<RunId>, identity: CallIdentity, c
 }
 
 /// The thread's own: the store, and what waits for it.
-struct Book {
+struct CallWriter {
     home: Home,
     run: Option<RunId>,
     /// Of a proxy that stands alone.
@@ -287,7 +287,7 @@ struct Book {
     published_at: Option<Instant>,
 }
 
-impl Book {
+impl CallWriter {
     fn new(
         home: Home,
         run: Option<RunId>,
@@ -309,7 +309,7 @@ impl Book {
         }
     }
 
-    fn keep(&mut self, calls: &Receiver<EndedCall>, clerk: &Clerk, overflow: &Mutex<Vec<Entry>>) {
+    fn keep(&mut self, calls: &Receiver<EndedCall>, mapper: &CallMapper, overflow: &Mutex<Vec<Entry>>) {
         loop {
             let next = match self.next_look() {
                 Some(pause) => calls.recv_timeout(pause),
@@ -317,10 +317,10 @@ impl Book {
                 None => calls.recv().map_err(|_| RecvTimeoutError::Disconnected),
             };
             let over = matches!(next, Err(RecvTimeoutError::Disconnected));
-            self.add(next.ok().and_then(|call| clerk.entry(call)));
+            self.add(next.ok().and_then(|call| mapper.entry(call)));
             // Not waited for. Calls that come while a batch is written are the next one.
             while let Ok(call) = calls.try_recv() {
-                self.add(clerk.entry(call));
+                self.add(mapper.entry(call));
             }
             for call in std::mem::take(&mut *lock(overflow)) {
                 self.add(Some(call));
@@ -507,7 +507,7 @@ fn is_elsewhere(tx: &Tx<'_>, run: RunId, fate: Fate) -> Result<bool, store::sess
     })
 }
 
-impl Book {
+impl CallWriter {
     /// Who has called the API in conversations that the run was not in yet: the run's tracker may know the process.
     fn note_callers(&mut self, callers: Vec<(AgentSessionId, Peer)>) {
         let (Some(run), Some(store)) = (self.run, &mut self.store) else { return };
@@ -640,7 +640,7 @@ mod tests {
             auth: None,
             headers: Vec::new(),
         };
-        let clerk = Clerk {
+        let mapper = CallMapper {
             run: None,
             routes: vec![route],
             nameless: NamelessRuns::default(),
@@ -653,7 +653,7 @@ mod tests {
             (Transport::Http, 426, CallEnd::Complete, true),
         ] {
             let call = call(transport, Some(status), end, Metered::default());
-            let entry = clerk.entry(EndedCall { call, journaled: false });
+            let entry = mapper.entry(EndedCall { call, journaled: false });
             assert_eq!(entry.is_some(), is_call, "{transport:?} {status} {end:?}");
         }
     }

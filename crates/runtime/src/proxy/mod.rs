@@ -4,18 +4,18 @@
 //! is started again on the same port with the same secret, as long as anything lives that was given the address. The secret is
 //! in the agent's environment or arguments, in memory, and nowhere else.
 //!
-//! Modules use only those before them: `settings`, `listeners`, `users`; `ledger`; `worker`; `keeper`; `companion`, the wrapper's end,
-//! and `alone`.
+//! Modules use only those before them: `settings`, `listeners`, `clients`; `ledger`; `worker`; `keeper`; `companion`, the wrapper's end,
+//! and `standalone`.
 
-pub mod alone;
+mod clients;
 pub mod companion;
 mod gate;
 pub mod keeper;
 mod ledger;
 pub mod listeners;
-mod served;
 pub mod settings;
-mod users;
+pub mod standalone;
+mod standalone_sessions;
 pub mod worker;
 
 use std::io;

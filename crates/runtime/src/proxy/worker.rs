@@ -11,7 +11,7 @@ use relay::{Auth, Proxies, Route, Secret, Settings, Upstream};
 
 use tokio::runtime::Runtime;
 
-use super::gate::Settling;
+use super::gate::BudgetObserver;
 use super::ledger::Ledger;
 use super::settings::{ProxySettings, RouteAuth, RouteSettings};
 use super::{handed_over, keeper};
@@ -69,7 +69,7 @@ pub fn serve(
 ) -> io::Result<()> {
     let ledger = Ledger::open(settings)?;
     let gate = super::gate::of(settings);
-    let observer = Arc::new(Settling { gate: gate.clone(), ledger: Arc::clone(&ledger) });
+    let observer = Arc::new(BudgetObserver { gate: gate.clone(), ledger: Arc::clone(&ledger) });
     let served = runtime.block_on(async {
         let (begun, draining) = tokio::sync::oneshot::channel();
         let over = async {

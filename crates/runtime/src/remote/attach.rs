@@ -5,7 +5,7 @@
 //! is bounded: nothing is read from the host while the terminal has not taken what came before, and no key while the host has
 //! not. The host disconnects a viewer that does not keep up.
 //!
-//! Once the first screen is painted the terminal is lent to a host that takes it (`pty::lent`): that one reads the keys and
+//! Once the first screen is painted the terminal is handed over to a host that takes it (`pty::handoff`): that one reads the keys and
 //! writes the output, and this process keeps the terminal's settings, its size and its signals.
 
 use std::io::{self, Read, Write};
@@ -14,7 +14,7 @@ use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
 use pty::chord::{Chord, ChordFinder};
-use pty::lent::SEQUENCE_TIMEOUT;
+use pty::handoff::SEQUENCE_TIMEOUT;
 use pty::modes::Modes;
 use pty::screen::KEY_FRAME_LIMIT;
 use pty::viewer::{Interest, ViewerEvent};
@@ -23,7 +23,7 @@ use pty::{Input, PtySize, Viewer};
 use super::client::{Connection, RemoteError};
 use super::descriptors;
 use super::frames::{Frame, Frames};
-use super::protocol::{Attach, Ended, FromHost, Lend, Lent, MAX_FRAME, Refused, Size, ToHost};
+use super::protocol::{Attach, Ended, FromHost, HandOff, HandedOver, MAX_FRAME, Refused, Size, ToHost};
 
 /// How long the host may take to take our leave.
 const LEAVE_TIMEOUT: Duration = Duration::from_millis(200);
@@ -60,7 +60,7 @@ pub fn request(read_only: bool) -> io::Result<Attach> {
 pub fn attach(connection: Connection, request: Attach, chord: Chord) -> Result<Outcome, NotAttached> {
     let Attach { size, read_only } = request;
     let Some(viewer) = Viewer::open()? else { return Err(NotAttached::NoTerminal) };
-    let lending = if connection.welcome.borrows { Lending::Possible } else { Lending::Impossible };
+    let handoff = if connection.welcome.takes_terminals { Handoff::Possible } else { Handoff::Impossible };
     let (stream, frames) = connection.into_parts();
     stream.set_nonblocking(true)?;
     let detach_keys = chord.to_string();
@@ -71,7 +71,7 @@ pub fn attach(connection: Connection, request: Attach, chord: Chord) -> Result<O
         received: vec![0; FROM_HOST].into_boxed_slice(),
         chord: ChordFinder::new(chord),
         detach_keys,
-        lending,
+        handoff,
         undo: None,
         modes: Modes::default(),
         size,
@@ -137,7 +137,7 @@ impl Pending {
 
 /// Whose turn it is with the terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Lending {
+enum Handoff {
     /// Ours, for good.
     Impossible,
     /// Ours, until the first screen is painted.
@@ -145,7 +145,7 @@ enum Lending {
     /// Nobody's keyboard: the host has been asked.
     Offered,
     /// The host's.
-    Lent,
+    Done,
 }
 
 struct Attachment {
@@ -156,7 +156,7 @@ struct Attachment {
     received: Box<[u8]>,
     chord: ChordFinder,
     detach_keys: String,
-    lending: Lending,
+    handoff: Handoff,
     /// How the terminal is given back, as far as the host knows better than we do.
     undo: Option<Vec<u8>>,
     /// Of everything that was written to the terminal.
@@ -187,8 +187,8 @@ impl Attachment {
             return Ok(Some(outcome));
         }
         self.send_size();
-        self.lend()?;
-        let ours = matches!(self.lending, Lending::Impossible | Lending::Possible);
+        self.hand_off()?;
+        let ours = matches!(self.handoff, Handoff::Impossible | Handoff::Possible);
         let interest = Interest {
             typed: ours && self.to_host.is_empty(),
             terminal_writable: !self.to_terminal.is_empty(),
@@ -234,10 +234,10 @@ impl Attachment {
                 Some(FromHost::KeyFrame(bytes)) => self.show_key_frame(bytes),
                 Some(FromHost::Ended(ended)) => return Ok(Some(Outcome::Ended(ended))),
                 Some(FromHost::Refused(Refused { message })) => return Err(RemoteError::Refused(message)),
-                Some(FromHost::Lent(lent)) => self.follow_lending(lent)?,
+                Some(FromHost::HandedOver(answer)) => self.follow_handoff(answer)?,
                 Some(FromHost::Undo(bytes)) => self.undo = Some(bytes),
                 Some(FromHost::Left) => {
-                    self.lending = Lending::Impossible;
+                    self.handoff = Handoff::Impossible;
                     return Ok(Some(Outcome::Detached));
                 }
                 // Answers to questions that an attachment does not ask.
@@ -250,33 +250,33 @@ impl Attachment {
         Ok(None)
     }
 
-    /// Lends the terminal once everything is painted, and no key is half typed.
-    fn lend(&mut self) -> Result<(), RemoteError> {
+    /// Hands the terminal over once everything is painted, and no key is half typed.
+    fn hand_off(&mut self) -> Result<(), RemoteError> {
         let is_quiet = self.painted && self.to_terminal.is_empty() && self.to_host.is_empty();
-        if self.lending != Lending::Possible || !is_quiet || !self.chord.is_between_keys() {
+        if self.handoff != Handoff::Possible || !is_quiet || !self.chord.is_between_keys() {
             return Ok(());
         }
-        let frame = ToHost::Lend(Lend { detach_keys: self.detach_keys.clone() }).to_bytes();
+        let frame = ToHost::HandOff(HandOff { detach_keys: self.detach_keys.clone() }).to_bytes();
         match descriptors::send(&self.host, &frame, self.viewer.as_fd()) {
             Ok(count) => {
-                self.lending = Lending::Offered;
+                self.handoff = Handoff::Offered;
                 self.to_host.add(&frame[count..]);
             }
             // Tried again with the next event.
             Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => {}
-            Err(error) if is_broken(&error) => self.lending = Lending::Impossible,
+            Err(error) if is_broken(&error) => self.handoff = Handoff::Impossible,
             Err(error) => return Err(RemoteError::Silent(error)),
         }
         Ok(())
     }
 
     /// The answer, or the terminal is given back to us.
-    fn follow_lending(&mut self, lent: Lent) -> Result<(), RemoteError> {
-        if !lent.taken {
-            self.lending = Lending::Impossible;
+    fn follow_handoff(&mut self, answer: HandedOver) -> Result<(), RemoteError> {
+        if !answer.taken {
+            self.handoff = Handoff::Impossible;
             return Ok(());
         }
-        self.lending = Lending::Lent;
+        self.handoff = Handoff::Done;
         self.to_host.add(&ToHost::Shown.to_bytes());
         self.write_host()
     }
@@ -309,10 +309,10 @@ impl Attachment {
             ViewerEvent::Resized => self.follow_size(),
             // A shell had the terminal meanwhile. The host may not have looked in that time, so it is asked for the whole screen,
             // and gets the terminal anew.
-            ViewerEvent::Continued if self.lending == Lending::Lent => {
+            ViewerEvent::Continued if self.handoff == Handoff::Done => {
                 self.follow_size();
                 self.size_to_send = None;
-                self.lending = Lending::Possible;
+                self.handoff = Handoff::Possible;
                 let attach = Attach { size: self.size, read_only: self.read_only };
                 self.to_host.add(&ToHost::Attach(attach).to_bytes());
             }
@@ -439,7 +439,7 @@ impl Attachment {
         let _ = self.host.set_nonblocking(false);
         let _ = self.host.set_write_timeout(Some(LEAVE_TIMEOUT));
         let said = self.host.write_all(self.to_host.unwritten());
-        if self.lending == Lending::Lent && said.is_ok() {
+        if self.handoff == Handoff::Done && said.is_ok() {
             self.await_return();
         }
     }

@@ -36,8 +36,8 @@ pub enum ToHost {
     Stop(StopRequest),
     /// The terminal itself, whose descriptor comes with this frame: the host is to read and write it without the viewer in
     /// between. From here on the viewer reads no keys, unless the host does not take it.
-    Lend(Lend),
-    /// Everything that came before [`FromHost::Lent`] is on the terminal: the host's turn.
+    HandOff(HandOff),
+    /// Everything that came before [`FromHost::HandedOver`] is on the terminal: the host's turn.
     Shown,
 }
 
@@ -57,10 +57,10 @@ pub enum FromHost {
     Ended(Ended),
     Refused(Refused),
     /// Whether the host takes the terminal. It writes nothing to it before [`ToHost::Shown`].
-    Lent(Lent),
-    /// The bytes that give back the terminal that was lent, as of now.
+    HandedOver(HandedOver),
+    /// The bytes that give back the terminal that was handed over, as of now.
     Undo(Vec<u8>),
-    /// The chord was typed on the terminal that was lent. The host does not touch it any more.
+    /// The chord was typed on the terminal that was handed over. The host does not touch it any more.
     Left,
 }
 
@@ -80,9 +80,10 @@ pub struct Welcome {
     pub session: Option<SessionId>,
     /// Its name; empty where the host is older, or the START is not stored yet.
     pub name: String,
-    /// Terminals can be lent to this host.
+    /// Terminals can be handed over to this host.
     #[serde(skip_serializing_if = "is_false")]
-    pub borrows: bool,
+    #[serde(rename = "borrows")]
+    pub takes_terminals: bool,
     /// The host reads dialogs and makes choices in them. One of an earlier build does not.
     #[serde(skip_serializing_if = "is_false")]
     pub answers: bool,
@@ -211,13 +212,13 @@ pub struct Refused {
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Lend {
+pub struct HandOff {
     /// The keys that leave, as in the settings; empty: the usual ones.
     pub detach_keys: String,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub struct Lent {
+pub struct HandedOver {
     pub taken: bool,
 }

@@ -11,13 +11,13 @@ const MAX_TABLE: u64 = 64 << 20;
 
 /// Looks for users of one listener. The processes of a machine are gone through only when the known users have ended.
 #[derive(Debug)]
-pub(super) struct Users {
+pub(super) struct Clients {
     secret: String,
     port: u16,
     known: Vec<ProcessId>,
 }
 
-impl Users {
+impl Clients {
     pub(super) fn new(secret: String, port: u16) -> Self {
         Self { secret, port, known: Vec::new() }
     }
@@ -68,7 +68,7 @@ mod tests {
     #[test]
     fn a_process_with_the_address_in_its_environment_is_a_user() {
         let secret = format!("secret-of-test-{}", std::process::id());
-        let mut users = Users::new(secret.clone(), 1);
+        let mut users = Clients::new(secret.clone(), 1);
         assert!(!users.any(&SystemProcesses));
         let mut child =
             std::process::Command::new("sleep").arg("600").env("BASE_URL", &secret).spawn().unwrap();

@@ -13,7 +13,7 @@ use types::{Ids, RunId, SessionId};
 
 /// What a run's proxy is to be.
 #[derive(Debug, Default)]
-pub enum Detour {
+pub enum ProxySetup {
     /// It was not asked for.
     #[default]
     Off,
@@ -34,7 +34,7 @@ pub struct Through {
 }
 
 /// One launch, as far as the proxy is concerned.
-pub(super) struct Traveller<'a> {
+pub(super) struct ProxyRequest<'a> {
     pub agent: &'static dyn Agent,
     /// The user's own arguments.
     pub args: &'a [OsString],
@@ -43,7 +43,7 @@ pub(super) struct Traveller<'a> {
     pub session: SessionId,
 }
 
-impl Detour {
+impl ProxySetup {
     /// For something that is no agent of ours: there is nothing to lead.
     pub(super) fn of_other(wanted: bool, target: &LaunchTarget) -> Self {
         if wanted {
@@ -55,30 +55,30 @@ impl Detour {
 
     /// Binds the listener, if it is certain where the agent's calls would go.
     pub(super) fn of(
-        traveller: &Traveller<'_>,
+        request: &ProxyRequest<'_>,
         origin: &Origin,
         home: Option<&Home>,
         config: &Config,
         ids: &dyn Ids,
     ) -> Self {
-        Self::certain(traveller, origin, home, config, ids)
+        Self::certain(request, origin, home, config, ids)
             .map_or_else(Self::Not, |through| Self::Through(Box::new(through)))
     }
 
     fn certain(
-        traveller: &Traveller<'_>,
+        request: &ProxyRequest<'_>,
         origin: &Origin,
         home: Option<&Home>,
         config: &Config,
         ids: &dyn Ids,
     ) -> Result<Through, String> {
-        let name = traveller.agent.name();
+        let name = request.agent.name();
         let home = home.ok_or("there is no home folder for what it would record")?;
         if !config.agent(name).inject {
             return Err(format!("agent.{name}.inject is off"));
         }
         let configured = config.proxy.agent(name);
-        let Traveller { agent, args, version, .. } = *traveller;
+        let ProxyRequest { agent, args, version, .. } = *request;
         let (upstream, lead) = route(agent, args, version, origin, home, configured.upstream.as_deref())?;
         let auth = route_auth(&configured, &upstream, |name| origin.var(name));
         let missing = match &auth {
@@ -91,7 +91,7 @@ impl Detour {
         if let Some(file) = ca_file.as_deref().filter(|file| !is_gateway && !file.exists()) {
             return Err(format!("tls.caFile {} cannot be read", file.display()));
         }
-        let session = ("X-Codemie-Session-Id".to_owned(), traveller.session.to_string());
+        let session = ("X-Codemie-Session-Id".to_owned(), request.session.to_string());
         let route = RouteSettings {
             name: String::new(),
             agent: name.to_owned(),
@@ -102,7 +102,7 @@ impl Detour {
         let home = std::path::absolute(home.path()).map_err(|error| error.to_string())?;
         let settings = |port| ProxySettings {
             home,
-            run: Some(traveller.run),
+            run: Some(request.run),
             port,
             secret: new_secret(ids),
             routes: vec![route],
@@ -182,7 +182,7 @@ mod tests {
     use types::RandomIds;
 
     /// A launch of `claude hello` from a folder that holds nothing, with these variables.
-    fn detour(agent: &str, vars: &[(&str, &str)], config: &str) -> Detour {
+    fn proxy_setup(agent: &str, vars: &[(&str, &str)], config: &str) -> ProxySetup {
         let folder = tempfile::tempdir().unwrap();
         let home = Home::at(folder.path().join("codemie"));
         home.create().unwrap();
@@ -191,26 +191,26 @@ mod tests {
         let vars = vars.iter().map(|(name, value)| (OsString::from(name), OsString::from(value)));
         let origin = Origin::given(vars.chain([own]), folder.path().to_owned());
         let config = Config::load(Some(&home.config_file()), |name| origin.var(name), registry::names());
-        let traveller = Traveller {
+        let request = ProxyRequest {
             agent: registry::called(agent).unwrap(),
             args: &["hello".into()],
             version: Some("2.1.197"),
             run: RandomIds.run(),
             session: RandomIds.session(),
         };
-        Detour::of(&traveller, &origin, Some(&home), &config, &RandomIds)
+        ProxySetup::of(&request, &origin, Some(&home), &config, &RandomIds)
     }
 
-    fn why(detour: Detour) -> String {
-        match detour {
-            Detour::Not(why) => why,
+    fn why(proxy_setup: ProxySetup) -> String {
+        match proxy_setup {
+            ProxySetup::Not(why) => why,
             other => panic!("{other:?}"),
         }
     }
 
     #[test]
     fn an_agent_is_given_an_address_that_no_note_repeats() {
-        let Detour::Through(through) = detour("claude", &[], "") else { panic!("not led") };
+        let ProxySetup::Through(through) = proxy_setup("claude", &[], "") else { panic!("not led") };
         let address = through.companion.address();
         assert!(through.variables().contains(&("ANTHROPIC_BASE_URL".into(), address.clone().into())));
         let secret = address.rsplit('/').next().unwrap();
@@ -225,13 +225,13 @@ mod tests {
     fn a_gateway_is_not_passed_by_where_its_credential_is_missing() {
         let gateway = "[proxy.claude]\nupstream = 'https://gw'\nauth = 'env:NOT_THERE'\n";
         for config in [gateway.to_owned(), format!("{gateway}[tls]\ncaFile = '/nowhere/ca.pem'")] {
-            let Detour::Through(through) = detour("claude", &[], &config) else { panic!("not led") };
+            let ProxySetup::Through(through) = proxy_setup("claude", &[], &config) else { panic!("not led") };
             assert_eq!(
                 (&*through.upstream, through.missing.as_deref()),
                 ("https://gw", Some("set NOT_THERE"))
             );
         }
-        let Detour::Through(through) = detour("claude", &[("NOT_THERE", "x")], gateway) else {
+        let ProxySetup::Through(through) = proxy_setup("claude", &[("NOT_THERE", "x")], gateway) else {
             panic!("not led")
         };
         assert_eq!(through.missing, None);
@@ -244,8 +244,8 @@ mod tests {
             (&[], "[agent.claude]\ninject = false", "agent.claude.inject is off"),
             (&[], "[tls]\ncaFile = '/nowhere/ca.pem'", "tls.caFile /nowhere/ca.pem cannot be read"),
         ] {
-            assert_eq!(why(detour("claude", vars, config)), expected);
+            assert_eq!(why(proxy_setup("claude", vars, config)), expected);
         }
-        assert!(why(detour("gemini", &[], "")).starts_with("its settings name no login"));
+        assert!(why(proxy_setup("gemini", &[], "")).starts_with("its settings name no login"));
     }
 }

@@ -1,4 +1,4 @@
-//! The server's part in terminals that are lent: taking them, giving them back, and deciding about keys that the pump leaves
+//! The server's part in terminals that are handed over: taking them, giving them back, and deciding about keys that the pump leaves
 //! to it.
 
 use std::time::Instant;
@@ -6,11 +6,11 @@ use std::time::Instant;
 use super::client::Role;
 use super::notes::TerminalNote;
 use super::server::Server;
-use crate::remote::protocol::{FromHost, Lend, Lent};
-use pty::lent::LentTerminal;
+use crate::remote::protocol::{FromHost, HandOff, HandedOver};
+use pty::handoff::HandedTerminal;
 
 #[derive(Debug, Default)]
-pub(super) struct Lending {
+pub(super) struct Handoffs {
     /// Clients whose terminal holds keys back, and until when.
     held: Vec<(u64, Instant)>,
     /// What viewers know of how their terminals are given back.
@@ -19,7 +19,7 @@ pub(super) struct Lending {
     direct: (Option<u64>, bool),
 }
 
-impl Lending {
+impl Handoffs {
     /// When a key is passed on that may have been the beginning of a sequence.
     pub(super) fn due(&self) -> Option<Instant> {
         self.held.iter().map(|(_, until)| *until).min()
@@ -27,23 +27,23 @@ impl Lending {
 }
 
 impl Server {
-    /// Whether any terminal is lent.
-    pub(super) fn lends(&self) -> bool {
-        self.clients.iter().any(|client| client.lends)
+    /// Whether any terminal is handed over.
+    pub(super) fn has_handed_terminals(&self) -> bool {
+        self.clients.iter().any(|client| client.handed_over)
     }
 
     /// Takes the terminal that came with the frame. What the viewer is still to show by itself stands before the answer.
-    pub(super) fn borrow(&mut self, at: usize, lend: &Lend) {
+    pub(super) fn take_terminal(&mut self, at: usize, request: &HandOff) {
         let descriptor = self.clients[at].take_descriptor();
         let Role::Viewing { read_only, .. } = self.clients[at].role else { return };
         let viewer = pty::peer_process(self.clients[at].stream());
-        let chord = lend.detach_keys.parse().unwrap_or_default();
+        let chord = request.detach_keys.parse().unwrap_or_default();
         let mut modes = self.screen.modes().clone();
         let (pending, taken) = match descriptor.zip(viewer) {
-            Some((descriptor, viewer)) if self.parts.pump.borrows() => {
-                self.parts.pump.borrow(self.clients[at].id, read_only, |pending| {
+            Some((descriptor, viewer)) if self.parts.pump.takes_terminals() => {
+                self.parts.pump.take_terminal(self.clients[at].id, read_only, |pending| {
                     modes.feed(pending);
-                    LentTerminal::new(descriptor, viewer, chord, modes)
+                    HandedTerminal::new(descriptor, viewer, chord, modes)
                 })
             }
             _ => (Vec::new(), Err(std::io::ErrorKind::Unsupported.into())),
@@ -52,22 +52,22 @@ impl Server {
             self.follow_output(&pending);
         }
         if let Err(error) = &taken {
-            tracing::debug!("a viewer's terminal is not borrowed: {error}");
+            tracing::debug!("a viewer's terminal is not taken: {error}");
         }
-        let lent = taken.is_ok();
+        let handed_over = taken.is_ok();
         let undo = self.screen.modes().undo_lasting();
         let client = &mut self.clients[at];
-        client.lends = lent;
-        if lent {
+        client.handed_over = handed_over;
+        if handed_over {
             client.say(&FromHost::Undo(undo));
         }
-        client.say(&FromHost::Lent(Lent { taken: lent }));
+        client.say(&FromHost::HandedOver(HandedOver { taken: handed_over }));
     }
 
     /// The viewer has its terminal again, and knows how to leave it.
     pub(super) fn give_back(&mut self, at: usize) {
         let client = &mut self.clients[at];
-        if !std::mem::take(&mut client.lends) {
+        if !std::mem::take(&mut client.handed_over) {
             return;
         }
         if let Some(terminal) = self.parts.pump.give_back(client.id) {
@@ -78,7 +78,7 @@ impl Server {
     /// The agent has ended: viewers show the last of its output themselves.
     pub(super) fn give_back_all(&mut self) {
         for client in &mut self.clients {
-            if std::mem::take(&mut client.lends)
+            if std::mem::take(&mut client.handed_over)
                 && let Some(terminal) = self.parts.pump.give_back(client.id)
             {
                 let (rest, undo) = terminal.into_rest();
@@ -101,7 +101,7 @@ impl Server {
         let Some(at) = at else { return };
         match note {
             TerminalNote::Keys(_) => {}
-            TerminalNote::HoldsKeys => self.lending.held.push((client, Instant::now())),
+            TerminalNote::HoldsKeys => self.handoffs.held.push((client, Instant::now())),
             TerminalNote::Left => {
                 self.give_back(at);
                 self.clients[at].say(&FromHost::Left);
@@ -109,7 +109,7 @@ impl Server {
             }
             TerminalNote::Withdrawn => {
                 self.give_back(at);
-                self.clients[at].say(&FromHost::Lent(Lent { taken: false }));
+                self.clients[at].say(&FromHost::HandedOver(HandedOver { taken: false }));
                 let frame = self.screen.key_frame();
                 self.clients[at].say(&FromHost::KeyFrame(frame));
             }
@@ -122,7 +122,7 @@ impl Server {
         }
     }
 
-    pub(super) fn flush_lent(&self, clients: &[u64]) {
+    pub(super) fn flush_handed(&self, clients: &[u64]) {
         for client in clients {
             self.parts.pump.flush(*client);
         }
@@ -131,9 +131,9 @@ impl Server {
     /// Keys that may have been the beginning of a sequence, once nothing has followed.
     pub(super) fn release_held_keys(&mut self) {
         let now = Instant::now();
-        for (client, until) in std::mem::take(&mut self.lending.held) {
+        for (client, until) in std::mem::take(&mut self.handoffs.held) {
             if until > now {
-                self.lending.held.push((client, until));
+                self.handoffs.held.push((client, until));
                 continue;
             }
             let (keys, again) = self.parts.pump.time_up(client, now);
@@ -143,26 +143,26 @@ impl Server {
             {
                 self.type_keys(at, &keys);
             }
-            self.lending.held.extend(again.map(|until| (client, until)));
+            self.handoffs.held.extend(again.map(|until| (client, until)));
         }
     }
 
     /// A viewer whose host is killed has to know what to undo.
     pub(super) fn report_undo(&mut self) {
-        if !self.lends() {
+        if !self.has_handed_terminals() {
             return;
         }
         let undo = self.screen.modes().undo_lasting();
-        if undo != self.lending.undo {
-            for client in self.clients.iter_mut().filter(|client| client.lends) {
+        if undo != self.handoffs.undo {
+            for client in self.clients.iter_mut().filter(|client| client.handed_over) {
                 client.say(&FromHost::Undo(undo.clone()));
             }
-            self.lending.undo = undo;
+            self.handoffs.undo = undo;
         }
     }
 
     pub(super) fn hold_keys(&mut self) {
-        self.set_direct(self.lending.direct.0, true);
+        self.set_direct(self.handoffs.direct.0, true);
     }
 
     /// Tells the pump whose keys it may pass on by itself.
@@ -171,8 +171,8 @@ impl Server {
     }
 
     fn set_direct(&mut self, owner: Option<u64>, held: bool) {
-        if self.lending.direct != (owner, held) {
-            self.lending.direct = (owner, held);
+        if self.handoffs.direct != (owner, held) {
+            self.handoffs.direct = (owner, held);
             self.parts.pump.set_direct(owner, held);
         }
     }

@@ -1,7 +1,7 @@
 //! A viewer's terminal in the hands of the process that runs the program.
 //!
 //! A viewer that reads keys and passes them on is a process between the key and the program, and one more between the program
-//! and the screen. One that lends its terminal is none: whoever runs the program reads it and writes to it, and the viewer
+//! and the screen. One that hands its terminal over is none: whoever runs the program reads it and writes to it, and the viewer
 //! only keeps its settings, its size and its signals.
 //!
 //! Promises: nothing waits; the terminal is read and written only while it is raw, as its viewer made it, and while the viewer
@@ -45,7 +45,7 @@ pub enum Typed {
 }
 
 #[derive(Debug)]
-pub struct LentTerminal {
+pub struct HandedTerminal {
     fd: Arc<OwnedFd>,
     chord: ChordFinder,
     /// Since when an escape sequence is incomplete.
@@ -60,8 +60,8 @@ pub struct LentTerminal {
     seen: Instant,
 }
 
-impl LentTerminal {
-    /// `viewer`: the process that lends it; `modes`: of what was written to it so far.
+impl HandedTerminal {
+    /// `viewer`: the process that hands it over; `modes`: of what was written to it so far.
     pub fn new(fd: OwnedFd, viewer: Pid, chord: Chord, modes: Modes) -> io::Result<Self> {
         let refuse = |why| Err(io::Error::new(io::ErrorKind::InvalidInput, why));
         if !is_ours(fd.as_fd()) {
@@ -131,7 +131,7 @@ impl LentTerminal {
         self.unwritten.drain(..count);
     }
 
-    /// Nothing is written to one that is gone or withdrawn: whoever reads it, or lent it, learns so.
+    /// Nothing is written to one that is gone or withdrawn: whoever reads it, or handed it over, learns so.
     fn write(&mut self, bytes: &[u8]) -> usize {
         let mut written = 0;
         while written < bytes.len() && self.may_be_written() {
@@ -194,7 +194,7 @@ impl LentTerminal {
     }
 }
 
-impl AsFd for LentTerminal {
+impl AsFd for HandedTerminal {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -1,4 +1,4 @@
-//! Terminals that viewers have lent to this host, and which of their keys the pump may pass on by itself.
+//! Terminals that viewers have handed over to this host, and which of their keys the pump may pass on by itself.
 //!
 //! A key goes straight to the program if its viewer owns the size already and no text is on its way. Every other one is left to
 //! the server, which decides; and as long as the server has not handled such a key, none overtakes it.
@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
-use pty::lent::{LentTerminal, Typed};
+use pty::handoff::{HandedTerminal, Typed};
 
 use super::client::MAX_UNTAKEN;
 use super::notes::{Note, Reporter, TerminalNote};
@@ -15,7 +15,7 @@ use super::notes::{Note, Reporter, TerminalNote};
 #[derive(Debug)]
 struct Viewer {
     client: u64,
-    terminal: LentTerminal,
+    terminal: HandedTerminal,
     read_only: bool,
     /// Its own process has written what came before.
     begun: bool,
@@ -24,7 +24,7 @@ struct Viewer {
 }
 
 #[derive(Debug)]
-pub(super) struct Borrowed {
+pub(super) struct HandedTerminals {
     viewers: Vec<Viewer>,
     sources: Arc<Sources>,
     /// For viewers' terminals, between two sequences of the program's.
@@ -37,7 +37,7 @@ pub(super) struct Borrowed {
     left_to_server: usize,
 }
 
-impl Borrowed {
+impl HandedTerminals {
     pub(super) fn new(sources: Arc<Sources>) -> Self {
         Self {
             viewers: Vec::new(),
@@ -61,7 +61,7 @@ impl Borrowed {
         self.viewers.clear();
     }
 
-    pub(super) fn add(&mut self, client: u64, read_only: bool, terminal: LentTerminal) {
+    pub(super) fn add(&mut self, client: u64, read_only: bool, terminal: HandedTerminal) {
         self.give_back(client);
         self.viewers.push(Viewer { client, terminal, read_only, begun: false, dropped: false });
     }
@@ -77,7 +77,7 @@ impl Borrowed {
         }
     }
 
-    pub(super) fn give_back(&mut self, client: u64) -> Option<LentTerminal> {
+    pub(super) fn give_back(&mut self, client: u64) -> Option<HandedTerminal> {
         let at = self.viewers.iter().position(|viewer| viewer.client == client)?;
         let Viewer { terminal, .. } = self.viewers.swap_remove(at);
         self.sources.remove(terminal.as_fd());
@@ -191,7 +191,7 @@ impl Borrowed {
     }
 }
 
-/// What the pump waits for: the server's wake-ups and all lent terminals, behind one descriptor.
+/// What the pump waits for: the server's wake-ups and all these terminals, behind one descriptor.
 #[derive(Debug)]
 pub(super) struct Sources {
     #[cfg(target_os = "linux")]
@@ -226,7 +226,7 @@ mod with_epoll {
     const WAKE_UPS: u64 = 0;
 
     impl Sources {
-        /// Without a descriptor for it no terminal is borrowed.
+        /// Without a descriptor for it no terminal is taken.
         pub(in crate::host) fn new(wake_ups: BorrowedFd<'_>) -> Self {
             let epoll = epoll::create(CreateFlags::CLOEXEC).ok();
             let epoll = epoll.filter(|epoll| {

@@ -1,4 +1,4 @@
-//! Terminals that are lent to a host: `codemie attach` in a real terminal, against a real host.
+//! Terminals that are handed over to a host: `codemie attach` in a real terminal, against a real host.
 
 use std::time::Duration;
 
@@ -24,9 +24,9 @@ fn host(scene: &Scene, id: &str) -> i32 {
 }
 
 /// The host has the terminal of the viewer open.
-fn await_lent(scene: &Scene, id: &str, viewer: i32) {
+fn await_handoff(scene: &Scene, id: &str, viewer: i32) {
     let host = host(scene, id);
-    await_some("the terminal is lent", || {
+    await_some("the terminal is handed over", || {
         let device = std::fs::read_link(format!("/proc/{viewer}/fd/0")).ok()?;
         let open = std::fs::read_dir(format!("/proc/{host}/fd")).ok()?.flatten();
         let mut open = open.filter_map(|fd| std::fs::read_link(fd.path()).ok());
@@ -47,7 +47,7 @@ fn keys_sizes_and_the_chord_of_a_lent_terminal() {
     let id = scene.start("lent", AGENT);
     let terminal = attach(&scene, &["lent"]);
     terminal.wait_text("ready");
-    await_lent(&scene, &id, terminal.pid());
+    await_handoff(&scene, &id, terminal.pid());
     terminal.send("one\n");
     terminal.wait_text("got one");
     terminal.resize(30, 100);
@@ -77,7 +77,7 @@ fn a_lent_terminal_is_given_back_however_it_is_left() {
             if leave == "read-only chord" { &["left", "--read-only"] } else { &["left"] };
         let terminal = attach(&scene, arguments);
         terminal.wait_text("ready");
-        await_lent(&scene, &id, terminal.pid());
+        await_handoff(&scene, &id, terminal.pid());
         let expected = match leave {
             "signal" => {
                 processes::signal(terminal.pid(), Signal::TERM);
@@ -122,7 +122,7 @@ fn a_shell_that_takes_the_terminal_of_a_stopped_viewer_loses_no_key() {
     };
     let viewer =
         await_some("the viewer", || processes::family(shell.pid()).into_iter().find(|pid| is_viewer(pid)));
-    await_lent(&scene, &id, viewer);
+    await_handoff(&scene, &id, viewer);
     processes::signal(viewer, Signal::STOP);
     let mark = shell.wait_prompt(mark);
     // This shell does not restore the terminal's settings after a job that was stopped: only a line feed ends a line.
@@ -146,7 +146,7 @@ fn a_lent_terminal_that_takes_nothing_is_given_back_and_the_program_goes_on() {
     let id = scene.start("flood", flood);
     let terminal = attach(&scene, &["flood"]);
     terminal.wait_text("ready");
-    await_lent(&scene, &id, terminal.pid());
+    await_handoff(&scene, &id, terminal.pid());
     terminal.send("go\n");
     terminal.stall();
     let mut other = scene.attach(&id, 24, 80);
@@ -163,7 +163,7 @@ fn two_lent_terminals_share_the_size_of_the_one_that_typed_last() {
     let (large, small) = (attach(&scene, &["two"]), attach(&scene, &["two"]));
     for terminal in [&large, &small] {
         terminal.wait_text("ready");
-        await_lent(&scene, &id, terminal.pid());
+        await_handoff(&scene, &id, terminal.pid());
     }
     small.resize(20, 70);
     await_some("its size", || {
