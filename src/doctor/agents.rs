@@ -191,24 +191,26 @@ fn proxied(agent: &dyn Agent, version: Option<&str>, config: &Config, home: &Hom
         return findings;
     }
     let how = if config.proxy.enabled { "its calls go" } else { "with --proxy its calls go" };
-    findings.push(match proxy_setup::route(agent, &[], version, &Origin::of_this_process(), home, upstream) {
-        Ok((upstream, lead)) => {
-            let names = lead.set.iter().map(|(name, _)| (*name).to_owned());
-            let by: Vec<String> = names.chain(lead.args.first().map(|_| lead.args.join(" "))).collect();
-            let mut what = format!("{how} through the proxy to {upstream}, by {}", by.join(" and "));
-            if !lead.lost.is_empty() {
-                what.push_str(", without ");
-                what.push_str(&lead.lost.join(", "));
+    findings.push(
+        match proxy_setup::route(agent, &[], version, &Origin::of_this_process(), home, upstream) {
+            Ok((upstream, lead)) => {
+                let names = lead.set.iter().map(|(name, _)| (*name).to_owned());
+                let by: Vec<String> = names.chain(lead.args.first().map(|_| lead.args.join(" "))).collect();
+                let mut what = format!("{how} through the proxy to {upstream}, by {}", by.join(" and "));
+                if !lead.lost.is_empty() {
+                    what.push_str(", without ");
+                    what.push_str(&lead.lost.join(", "));
+                }
+                Finding::ok(name, what)
             }
-            Finding::ok(name, what)
-        }
-        Err(why) if config.proxy.enabled => Finding::warn(
-            name,
-            format!("its calls do not go through the proxy: {why}"),
-            "its session files are metered all the same; `codemie explain SESSION` repeats the reason",
-        ),
-        Err(why) => Finding::ok(name, format!("its calls would not go through the proxy: {why}")),
-    });
+            Err(why) if config.proxy.enabled => Finding::warn(
+                name,
+                format!("its calls do not go through the proxy: {why}"),
+                "its session files are metered all the same; `codemie explain SESSION` repeats the reason",
+            ),
+            Err(why) => Finding::ok(name, format!("its calls would not go through the proxy: {why}")),
+        },
+    );
     findings
 }
 
