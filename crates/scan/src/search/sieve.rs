@@ -4,18 +4,27 @@
 //! Promise: a text that contains a word is never missed, whatever spelling its file has. A text that only resembles one may pass;
 //! the reader of conversations decides then.
 //!
-//! Of a word its rarest part is looked for that JSON never spells otherwise (letters, digits, most signs), in capitals and small
-//! letters; beside it any letter of that part as `\uXXXX`. Letters beyond ASCII that become ASCII ones without their case (`ß` is `ss`)
-//! are looked for in a search of their own: few files have any, and among the others they would make each search slower.
+//! Of a word its rarest part is looked for that JSON never spells otherwise (letters, digits, most signs): a window of a few
+//! letters, in capitals and small letters; beside it any letter of that part as `\uXXXX`. Where it is found, the rest of the part
+//! is compared.
+//!
+//! Letters beyond ASCII that become ASCII ones without their case (`ß` is `ss`) are looked for in a search of their own, because
+//! among the others they would make each search slower: it costs as much as the first. So a window that no such letter can
+//! stand for, not even in part, is preferred, and most words have one.
+
+use std::ops::Range;
 
 use aho_corasick::AhoCorasick;
 use aho_corasick::packed::Searcher;
 
 use super::word::{Word, letters_with};
 
-/// Letters looked for at once. Why three: eight spellings of their cases, which is as many as the fastest search takes, and
-/// already rare.
-const LETTERS: usize = 3;
+/// Letters looked for at once, and spellings of their cases: as many as the fastest search takes, and already rare.
+const LETTERS: usize = 4;
+const SPELLINGS: usize = 8;
+
+/// What a window is worth that needs no second search.
+const ALONE: u32 = 12;
 
 /// Finds where a word may be.
 #[derive(Debug)]
@@ -29,8 +38,8 @@ pub(super) struct Sieve {
 /// What is looked for.
 #[derive(Debug)]
 enum Part {
-    /// ASCII, in small letters; the letters looked for begin at `from`.
-    Run { letters: Vec<u8>, from: usize },
+    /// ASCII, in small letters; looked for is the window in it.
+    Run { letters: Vec<u8>, window: Range<usize> },
     /// One other letter, folded.
     Letter(char),
 }
@@ -69,7 +78,7 @@ impl Sieve {
         let part = Part::of(word.folded())?;
         let search = Finder::new(&part.patterns())?;
         let others = match &part {
-            Part::Run { letters, .. } => spellings(&run_others(letters)),
+            Part::Run { letters, window } => spellings(&window_others(letters, window)),
             Part::Letter(_) => Vec::new(),
         };
         let others = if others.is_empty() { None } else { Some(Finder::new(&others)?) };
@@ -79,9 +88,8 @@ impl Sieve {
     /// How seldom what is looked for is found by chance: the higher, the better.
     pub(super) fn rarity(&self) -> u32 {
         match &self.part {
-            Part::Run { letters, from } => {
-                rarity(&letters[*from..letters.len().min(from + LETTERS)])
-                    + u32::try_from(letters.len()).unwrap_or(0)
+            Part::Run { letters, window } => {
+                rarity(&letters[window.clone()]) + u32::try_from(letters.len()).unwrap_or(0)
             }
             Part::Letter(_) => 100,
         }
@@ -167,23 +175,25 @@ impl Part {
         // Quotation marks and slashes may have a backslash before them, which tears a run.
         let plain = |byte: &u8| byte.is_ascii_graphic() && !b"\"\\/".contains(byte);
         let runs = word.as_bytes().split(|byte| !plain(byte)).filter(|run| !run.is_empty());
-        let windows = runs
-            .flat_map(|run| (0..run.len().saturating_sub(LETTERS - 1).max(1)).map(move |from| (run, from)));
-        let best = windows.max_by_key(|(run, from)| rarity(&run[*from..run.len().min(from + LETTERS)]));
-        if let Some((run, from)) = best {
-            return Some(Self::Run { letters: run.to_vec(), from });
+        let windows = runs.flat_map(|run| windows(run).map(move |window| (run, window)));
+        let worth = |(run, window): &(&[u8], Range<usize>)| {
+            let alone = window_others(run, window).is_empty();
+            rarity(&run[window.clone()]) + if alone { ALONE } else { 0 }
+        };
+        let best = windows.max_by_key(worth);
+        if let Some((run, window)) = best {
+            return Some(Self::Run { letters: run.to_vec(), window });
         }
         let letter = word.chars().find(|letter| !letter.is_ascii() && !letter.is_whitespace());
         let sign = word.bytes().find(|byte| byte.is_ascii() && !byte.is_ascii_whitespace());
-        letter.map(Self::Letter).or_else(|| sign.map(|sign| Self::Run { letters: vec![sign], from: 0 }))
+        letter.map(Self::Letter).or_else(|| sign.map(|sign| Self::Run { letters: vec![sign], window: 0..1 }))
     }
 
     fn patterns(&self) -> Vec<Vec<u8>> {
         match self {
-            Self::Run { letters, from } => {
-                let window = &letters[*from..letters.len().min(from + LETTERS)];
+            Self::Run { letters, window } => {
                 let mut patterns = vec![Vec::new()];
-                for &letter in window {
+                for &letter in &letters[window.clone()] {
                     let upper = letter.to_ascii_uppercase();
                     let cases: &[u8] = if upper == letter { &[letter] } else { &[letter, upper] };
                     let longer = patterns.iter().flat_map(|begin: &Vec<u8>| {
@@ -192,11 +202,12 @@ impl Part {
                     patterns = longer.collect();
                 }
                 // Letters as `\uXXXX`, by the digits that they begin with: `\u001b`, which is in every coloured output, would stop
-                // the search ten million times in a gigabyte.
+                // the search ten million times in a gigabyte. Beside a window of four all four: numbers are full of `003`.
+                let length = patterns[0].len().clamp(3, 4);
                 let mut digits: Vec<Vec<u8>> = letters
                     .iter()
                     .flat_map(|letter| [*letter, letter.to_ascii_uppercase()])
-                    .map(|letter| format!("00{:x}", letter >> 4).into_bytes())
+                    .flat_map(|letter| in_any_case(&format!("{letter:04x}")[..length]))
                     .collect();
                 digits.sort();
                 digits.dedup();
@@ -219,10 +230,13 @@ impl Part {
             return true;
         }
         match self {
-            Self::Run { letters, from } => {
-                let begin = found.checked_sub(*from);
-                let here = begin.and_then(|begin| bytes.get(begin..begin + letters.len()));
-                here.is_some_and(|here| here.eq_ignore_ascii_case(letters))
+            Self::Run { letters, window } => {
+                let (before, after) = (&letters[..window.start], &letters[window.end..]);
+                bytes[found..]
+                    .get(..window.len())
+                    .is_some_and(|here| here.eq_ignore_ascii_case(&letters[window.clone()]))
+                    && may_end_with(&bytes[..found], before)
+                    && may_begin_with(&bytes[found + window.len()..], after)
             }
             Self::Letter(_) => !bytes[found].is_ascii(),
         }
@@ -242,17 +256,52 @@ impl Part {
     }
 }
 
-/// Letters beyond ASCII that can stand for some of these letters, or for them and their neighbours.
-fn run_others(letters: &[u8]) -> Vec<char> {
+/// The windows of a run: as long as their spellings are few enough.
+fn windows(run: &[u8]) -> impl Iterator<Item = Range<usize>> {
+    (0..run.len()).map(|start| {
+        let mut spellings = 1;
+        let fits = |letter: &&u8| {
+            spellings *= if letter.is_ascii_alphabetic() { 2 } else { 1 };
+            spellings <= SPELLINGS
+        };
+        start..start + run[start..].iter().take(LETTERS).take_while(fits).count()
+    })
+}
+
+/// Whether text that stands before a window may be these letters: up to a letter beyond ASCII, or one spelled as `\uXXXX`, which
+/// is for others to compare.
+fn may_end_with(bytes: &[u8], letters: &[u8]) -> bool {
+    for (at, letter) in letters.iter().rev().enumerate() {
+        let Some(left) = bytes.len().checked_sub(at + 1) else { return false };
+        if !bytes[left].eq_ignore_ascii_case(letter) {
+            let escape = left.checked_sub(5).map(|begin| &bytes[begin..=left]);
+            return !bytes[left].is_ascii() || escape.is_some_and(|bytes| bytes.starts_with(b"\\u"));
+        }
+    }
+    true
+}
+
+/// The same for text that stands behind it.
+fn may_begin_with(bytes: &[u8], letters: &[u8]) -> bool {
+    for (at, letter) in letters.iter().enumerate() {
+        let Some(byte) = bytes.get(at) else { return false };
+        if !byte.eq_ignore_ascii_case(letter) {
+            return !byte.is_ascii() || *byte == b'\\';
+        }
+    }
+    true
+}
+
+/// Letters beyond ASCII that can stand for some of the letters in a window, or for them and their neighbours.
+fn window_others(letters: &[u8], window: &Range<usize>) -> Vec<char> {
     letters_with(|folding| {
         let folded: Vec<char> = folding.chars().collect();
-        // Each way in which the two overlap: the folding begins so many letters before the run, or inside of it.
-        (1..letters.len() + folded.len()).any(|shift| {
-            let (from, skipped) = (shift.saturating_sub(folded.len()), folded.len().saturating_sub(shift));
-            letters[from..]
-                .iter()
-                .zip(&folded[skipped..])
-                .all(|(letter, other)| char::from(*letter) == *other)
+        // Each way in which the two overlap: the folding begins so many letters before the window's end.
+        (1..window.len() + folded.len()).any(|before_end| {
+            (0..folded.len()).all(|at| {
+                let Some(place) = (window.end + at).checked_sub(before_end) else { return true };
+                letters.get(place).is_none_or(|letter| char::from(*letter) == folded[at])
+            })
         })
     })
     .collect()
@@ -386,7 +435,7 @@ mod tests {
             ("tasty", "\u{17f}\u{1e99}\u{fb05}\u{fb06}"),
             ("000", ""),
         ] {
-            let mut found: Vec<char> = run_others(run.as_bytes());
+            let mut found: Vec<char> = window_others(run.as_bytes(), &(0..run.len()));
             let mut expected: Vec<char> = others.chars().collect();
             found.sort_unstable();
             expected.sort_unstable();
