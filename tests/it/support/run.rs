@@ -127,16 +127,24 @@ impl<'a> AgentRun<'a> {
         let since = self.stage.api.log().calls.len();
         self.type_text(text);
         self.enter();
-        self.enter_again_if_ignored(text);
+        self.enter_again_if_ignored(text, since);
         since
     }
 
-    /// Gemini takes text before it takes an Enter while it loads a conversation (`--resume`), and its line looks the same. One
-    /// more Enter, visibly; an Enter in an empty line does nothing.
-    fn enter_again_if_ignored(&self, text: &str) {
-        let taken = |view: &mut View<'_>| composer(self.agent, &view.text()) != Some(unspaced(text));
+    /// Gemini takes text before it takes an Enter while it loads a conversation (`--resume`), and its line looks the same; or it
+    /// takes the Enter, and gives the text back into its line. One more Enter, visibly; an Enter in an empty line does nothing.
+    fn enter_again_if_ignored(&self, text: &str, since: usize) {
+        let in_line = |view: &mut View<'_>| composer(self.agent, &view.text()) == Some(unspaced(text));
         let mut tries = 0;
-        while self.agent == Agent::Gemini && tries < 4 && !self.terminal.holds_within(ENTER_TIMEOUT, taken) {
+        while self.agent == Agent::Gemini && tries < 4 {
+            let asked = |_: &mut View<'_>| self.stage.api.log().calls.len() > since;
+            let taken = self.terminal.holds_within(ENTER_TIMEOUT, |view| !in_line(view));
+            if taken && !self.terminal.holds_within(ENTER_TIMEOUT, |view| asked(view) || in_line(view)) {
+                return; // it asks nobody, as for a command
+            }
+            if taken && self.stage.api.log().calls.len() > since {
+                return;
+            }
             tries += 1;
             println!("Enter pressed again: Gemini ignored the first one after {text:?}");
             self.enter();
