@@ -5,13 +5,11 @@
 //! line. It is started after the monitor was forked, so no thread exists when a process splits.
 //!
 //! A run has three parts with a state of their own, each testable by itself and with a clock that is handed in:
-//! - [`looker`]: what to look at and when (trail, watches, [`timers`], the polling net);
-//! - [`writer`]: what is to be written ([`pending`]) and retried, the store, the sender ([`receivers`]);
+//! - [`watcher`]: what to look at and when (trail, watches, [`timers`], the polling net);
+//! - [`write_queue`]: what is to be written ([`pending`]) and retried, the store, the sender ([`receivers`]);
 //! - [`sessions`]: the session the run is in, the correlator's state, and the [`departed`] sessions.
 //!
-//! [`recorder`] lets writer and sessions change together, and [`run`] is the loop over all. Modules use only those before them:
-//! `clock`, `timers`, `version`, `exit_note`, `shared`, `notify`, `budgets`; `looker`; `plan`, `heads`, `follow`, `pending`, `receivers`; `writer`;
-//! `departed`, `sessions`; `begin`, `background`, `recorder`; `recover`, `summary`; `run`; and this one, the wrapper's end.
+//! [`run_state`] holds the three and lets them change together, and [`run`] is the loop over all.
 
 mod background;
 mod begin;
@@ -20,20 +18,20 @@ mod clock;
 mod departed;
 mod exit_note;
 mod follow;
-mod looker;
 pub mod notify;
 mod pending;
 mod plan;
 mod receivers;
-mod recorder;
 mod recover;
 mod run;
+mod run_state;
 mod sessions;
 mod shared;
 mod summary;
 mod timers;
 pub mod version;
-mod writer;
+mod watcher;
+mod write_queue;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -9,11 +9,10 @@ use std::time::Duration;
 use super::budgets::BudgetWatch;
 use super::clock::{RunClock, SystemClocks};
 use super::exit_note;
-use super::looker::Looker;
 use super::notify::{Noticed, RunNotices};
 use super::plan::Plan;
-use super::recorder::{Recorder, Refused};
 use super::recover::recover;
+use super::run_state::{Refused, RunState};
 use super::shared::SharedRun;
 use super::summary::{Summary, record_of, run_total, still_running};
 use super::timers::{Scope, Wake};
@@ -56,10 +55,10 @@ pub(super) fn track(
         }
     };
     let mut run = Run::new(plan, agent, Box::new(SystemClocks));
-    run.recorder.begin(opened, &mut run.looker);
-    shared.begun.store(run.recorder.writer().is_open(), Ordering::Relaxed);
-    if run.looker.has_trail() && shared.end.get().is_none() {
-        run.looker.watch_by(Watch::new(move |change| {
+    run.state.begin(opened);
+    shared.begun.store(run.state.queue.is_open(), Ordering::Relaxed);
+    if run.state.watcher.has_trail() && shared.end.get().is_none() {
+        run.state.watcher.watch_by(Watch::new(move |change| {
             let _ = wake.try_send(match change {
                 Change::Own => Wake::Look,
                 Change::Others => Wake::Others,
@@ -70,15 +69,15 @@ pub(super) fn track(
         run.look_as_due();
         run.report_news();
         if let Some((ended, at)) = shared.end.get() {
-            let now = run.recorder.now().steady;
-            run.recorder.writer().retry_now(now);
+            let now = run.state.now().steady;
+            run.state.queue.retry_now(now);
             // What the agent did last may be on disk since that look.
             run.look();
             run.settle();
             run.report_news(); // a START that the store has taken only now
             return run.finish(*ended, *at);
         }
-        run.recorder.publish(); // a START whose END is known already is published with it
+        run.state.publish(); // a START whose END is known already is published with it
         run.tidy();
         loop {
             match woken.recv_timeout(run.sleep()) {
@@ -118,30 +117,29 @@ fn in_words(ended: pty::ProgramEnd) -> String {
 }
 
 /// The name of a session, as the store has it.
-fn name_of(recorder: &mut Recorder, session: SessionId) -> String {
-    let row = recorder.commit(|store| Ok(store.read(|view| view.session(session))?));
+fn name_of(state: &mut RunState, session: SessionId) -> String {
+    let row = state.commit(|store| Ok(store.read(|view| view.session(session))?));
     row.flatten().map(|row| row.name).unwrap_or_default()
 }
 
 /// Looks at the budgets and for signs of a session that has run away, if calls were stored since the last look and that is some
 /// seconds ago. `last`: at the end of the run, when nothing runs away any more.
-fn check_budgets(budgets: &mut BudgetWatch, recorder: &mut Recorder, last: bool) {
-    if recorder.take_metered() {
+fn check_budgets(budgets: &mut BudgetWatch, state: &mut RunState, last: bool) {
+    if state.take_metered() {
         budgets.note_calls();
     }
-    let now = recorder.now();
+    let now = state.now();
     if budgets.is_due(now, last) {
-        let session = recorder.sessions().current();
-        recorder.commit(|store| budgets.check(store, session, now));
+        let session = state.sessions.current();
+        state.commit(|store| budgets.check(store, session, now));
         if !last {
-            recorder.commit(|store| budgets.check_runaway(store, session, now));
+            state.commit(|store| budgets.check_runaway(store, session, now));
         }
     }
 }
 
 struct Run {
-    looker: Looker,
-    recorder: Recorder,
+    state: RunState,
     notices: RunNotices,
     budgets: BudgetWatch,
     /// The current session's name, for the host.
@@ -152,23 +150,21 @@ struct Run {
 
 impl Run {
     fn new(mut plan: Plan, pid: Pid, clock: Box<dyn RunClock>) -> Self {
-        let trail = plan.trail.take();
-        let method = trail.as_ref().map(|trail| trail.method());
         let notices = RunNotices::of(std::mem::take(&mut plan.notifier));
         let budgets = BudgetWatch::of(&plan.home);
-        let recorder = Recorder::new(plan, pid, method, clock);
-        Self { looker: Looker::new(trail), recorder, notices, budgets, named: None, tidied: false }
+        let state = RunState::new(plan, pid, clock);
+        Self { state, notices, budgets, named: None, tidied: false }
     }
 
     /// What any codemie command does for the whole home, once a run: ends runs that vanished, keeps the database's log short, has
     /// old stores that lie here taken in by a detached process. After the START, so that nothing waits for it.
     fn tidy(&mut self) {
-        if self.tidied || !self.recorder.writer().is_open() {
+        if self.tidied || !self.state.queue.is_open() {
             return;
         }
         self.tidied = true;
-        let (home, folder) = (self.recorder.plan().home.clone(), self.recorder.plan().folder.clone());
-        self.recorder.commit(|store| {
+        let (home, folder) = (self.state.plan.home.clone(), self.state.plan.folder.clone());
+        self.state.commit(|store| {
             recover(store, &home)?;
             if let Some(user) = std::env::home_dir()
                 && found::is_something(store, &user, &folder)?
@@ -182,12 +178,12 @@ impl Run {
             }
             Ok(())
         });
-        self.recorder.send_soon();
+        self.state.send_soon();
     }
 
     /// Looks at this run's own files alone where that is enough: many runs may share a folder.
     fn look_as_due(&mut self) {
-        let scope = self.looker.scope(self.recorder.now().steady);
+        let scope = self.state.watcher.scope(self.state.now().steady);
         self.look_at(scope);
     }
 
@@ -197,71 +193,71 @@ impl Run {
 
     /// Looks for signals, decides on them, and reads the files.
     fn look_at(&mut self, scope: Scope) {
-        let Self { looker, recorder, .. } = self;
-        let now = recorder.now();
-        if recorder.writer().may_open(now.steady) {
-            let opened = Store::open(&recorder.plan().home, now.wall);
-            recorder.begin(opened, looker);
+        let state = &mut self.state;
+        let now = state.now();
+        if state.queue.may_open(now.steady) {
+            let opened = Store::open(&state.plan.home, now.wall);
+            state.begin(opened);
         }
-        if !recorder.writer().is_open() {
+        if !state.queue.is_open() {
             return;
         }
-        recorder.writer().begin_look();
-        looker.begin_look(recorder.now().steady, scope);
-        recorder.work_off(looker);
-        if let Some(mut seen) = looker.look(recorder.clock(), recorder.agent(), &SystemProcesses, scope) {
-            recorder.doubt_beside_others(&mut seen.signals);
+        state.queue.begin_look();
+        state.watcher.begin_look(state.now().steady, scope);
+        state.work_off();
+        if let Some(mut seen) = state.watcher.look(&*state.clock, state.agent, &SystemProcesses, scope) {
+            state.doubt_beside_others(&mut seen.signals);
             if let Some(process) = seen.adopted {
-                recorder.sessions().adopt(process);
+                state.sessions.adopt(process);
             }
             if let Some(version) = seen.version {
-                recorder.learn_version(version, looker);
+                state.learn_version(version);
             }
-            let moved = seen.folder.and_then(|folder| recorder.sessions().work_in(folder));
+            let moved = seen.folder.and_then(|folder| state.sessions.work_in(folder));
             let mut transition = false;
-            for signal in seen.signals.into_iter().chain(recorder.called()) {
-                transition |= recorder.consider(signal, looker);
+            for signal in seen.signals.into_iter().chain(state.called()) {
+                transition |= state.consider(signal);
             }
             // A conversation picked from another folder brings the agent there, and the one before stays where it was.
             if let Some(folder) = moved.filter(|_| !transition) {
-                recorder.moved(folder, looker);
+                state.moved(folder);
             }
-            recorder.consider(Signal::Tick, looker);
+            state.consider(Signal::Tick);
         }
         // What is written now may be of a conversation that the store does not know yet.
-        if !recorder.writer().is_waiting() {
-            let _ = recorder.read(false, looker); // what is refused is read with the next look
+        if !state.queue.is_waiting() {
+            let _ = state.read(false); // what is refused is read with the next look
         }
-        looker.end_look(recorder.now().steady);
-        recorder.writer().end_look();
+        state.watcher.end_look(state.now().steady);
+        state.queue.end_look();
         self.notify();
-        check_budgets(&mut self.budgets, &mut self.recorder, false);
+        check_budgets(&mut self.budgets, &mut self.state, false);
     }
 
     /// Reports where the run is now to the host, if there is one.
     fn report_news(&mut self) {
-        if self.recorder.plan().on_news.is_none() {
+        if self.state.plan.on_news.is_none() {
             return;
         }
-        let current = self.recorder.sessions().current();
+        let current = self.state.sessions.current();
         if self.named.as_ref().is_none_or(|(session, name)| *session != current || name.is_empty()) {
-            self.named = Some((current, name_of(&mut self.recorder, current)));
+            self.named = Some((current, name_of(&mut self.state, current)));
         }
         let name = self.named.as_ref().map_or("", |(_, name)| name.as_str());
-        if let Some((report, news)) = self.recorder.news(name) {
+        if let Some((report, news)) = self.state.news(name) {
             report(news);
         }
     }
 
     /// Tells the user what has happened in the session, if that is wanted.
     fn notify(&mut self) {
-        let Self { recorder, notices, .. } = self;
-        let Some(agent) = registry::by_name(&recorder.plan().agent).filter(|_| !notices.is_off()) else {
+        let Self { state, notices, .. } = self;
+        let Some(agent) = registry::by_name(&state.plan.agent).filter(|_| !notices.is_off()) else {
             return;
         };
-        let (now, pid) = (recorder.now().wall, recorder.agent().map(|agent| agent.pid));
-        let (surroundings, started) = (recorder.plan().surroundings.clone(), recorder.plan().begun_at);
-        let sessions = recorder.sessions();
+        let (now, pid) = (state.now().wall, state.agent.map(|agent| agent.pid));
+        let (surroundings, started) = (state.plan.surroundings.clone(), state.plan.begun_at);
+        let sessions = &state.sessions;
         let id = sessions.current();
         let (conversation, file) = (sessions.conversation().cloned(), sessions.file().map(Path::to_owned));
         let session = UnhostedSession {
@@ -272,83 +268,82 @@ impl Run {
             started,
         };
         let seen = Noticed { session, id, surroundings: &surroundings };
-        notices.look(&seen, now, || name_of(recorder, id));
+        notices.look(&seen, now, || name_of(state, id));
     }
 
     /// A last decision that needs a moment to be certain (a clear that only the log shows, because the agent was gone before
     /// we saw its registry) is waited for: there is no later look that could make it. At most a second, and hardly ever.
     fn settle(&mut self) {
-        let now = self.recorder.now();
-        if let Some(at) = self.recorder.sessions().undecided_until(now) {
-            self.recorder.clock().sleep(at.saturating_duration_since(now.steady).min(SETTLE));
+        let now = self.state.now();
+        if let Some(at) = self.state.sessions.undecided_until(now) {
+            self.state.clock.sleep(at.saturating_duration_since(now.steady).min(SETTLE));
             self.look();
         }
     }
 
     /// Whether it is a reason to look now.
     fn heeds(&mut self, wake: Wake) -> bool {
-        self.looker.heeds(wake, self.recorder.now().steady)
+        self.state.watcher.heeds(wake, self.state.now().steady)
     }
 
     /// How long to sleep if nothing happens.
     fn sleep(&self) -> Duration {
-        let now = self.recorder.now();
+        let now = self.state.now();
         let notice = self.notices.due().map(|at| now.steady_at(at));
-        self.looker.sleep(now.steady, self.recorder.due(now).chain(notice).chain(self.budgets.due()))
+        self.state.watcher.sleep(now.steady, self.state.due(now).chain(notice).chain(self.budgets.due()))
     }
 
     fn finish(self, ended: pty::ProgramEnd, at: Timestamp) -> Summary {
-        let Self { mut looker, mut recorder, notices, mut budgets, tidied, .. } = self;
-        recorder.writer().begin_look();
-        recorder.work_off(&mut looker);
-        let session = recorder.sessions().current();
-        let read = match recorder.writer().pending() {
+        let Self { mut state, notices, mut budgets, tidied, .. } = self;
+        state.queue.begin_look();
+        state.work_off();
+        let session = state.sessions.current();
+        let read = match state.queue.pending() {
             Some(write) => {
                 tracing::error!(%session, "never stored: {write:?}");
                 Err(Refused)
             }
-            None => recorder.read(true, &mut looker),
+            None => state.read(true),
         };
-        let (home, run, ending) = (recorder.plan().home.clone(), recorder.plan().run, ending(ended));
+        let (home, run, ending) = (state.plan.home.clone(), state.plan.run, ending(ended));
         // Nobody reads the files of a session that has ended: without all of its calls it is left to the recovery, which does.
         if read.is_ok()
-            && let Err(error) = recorder.hand_over(at)
+            && let Err(error) = state.hand_over(at)
         {
-            recorder.failed(&error);
+            state.failed(&error);
         }
         if read.is_ok()
-            && recorder.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending))).is_some()
+            && state.commit(|store| store.write(|tx| lifecycle::end(tx, at, run, ending))).is_some()
         {
             exit_note::remove(&home, run);
-        } else if !recorder.writer().is_open() {
+        } else if !state.queue.is_open() {
             exit_note::remove(&home, run); // a run that was never stored is never recovered
         }
-        recorder.send_now();
-        check_budgets(&mut budgets, &mut recorder, true);
+        state.send_now();
+        check_budgets(&mut budgets, &mut state, true);
         if !notices.is_off() {
-            let (name, agent) = (name_of(&mut recorder, session), recorder.plan().agent.clone());
+            let (name, agent) = (name_of(&mut state, session), state.plan.agent.clone());
             notices.exit(session, &name, &agent, &in_words(ended));
         }
         if !tidied {
             // A run too short to tidy up still ends runs that vanished, as any command does.
-            recorder.commit(|store| recover(store, &home));
+            state.commit(|store| recover(store, &home));
         }
-        recorder.publish();
+        state.publish();
         let mut summary = Summary::default();
-        if recorder.plan().summary {
-            let (session, all) = (recorder.sessions().current(), recorder.sessions().all().to_vec());
-            summary.session = recorder.commit(|store| record_of(store, session, at));
-            let running = recorder.commit(|store| still_running(store, &home, &all));
+        if state.plan.summary {
+            let (session, all) = (state.sessions.current(), state.sessions.all().to_vec());
+            summary.session = state.commit(|store| record_of(store, session, at));
+            let running = state.commit(|store| still_running(store, &home, &all));
             summary.running = running.unwrap_or_default();
-            summary.run_total = recorder.commit(|store| run_total(store, &all)).flatten();
-            let now = recorder.now();
-            let used = recorder.commit(|store| budgets.used(store, session, now));
+            summary.run_total = state.commit(|store| run_total(store, &all)).flatten();
+            let now = state.now();
+            let used = state.commit(|store| budgets.used(store, session, now));
             summary.budgets = used.unwrap_or_default();
         }
-        recorder
-            .commit(|store| if store.log_bytes() > TOO_LONG_LOG { Ok(store.checkpoint()?) } else { Ok(()) });
-        recorder.writer().end_look();
-        let (problem, sender) = recorder.into_writer().close();
+        state.commit(|store| if store.log_bytes() > TOO_LONG_LOG { Ok(store.checkpoint()?) } else { Ok(()) });
+        state.queue.end_look();
+        let (problem, sender) = state.into_queue().close();
         Summary { problem, sender, ..summary }
     }
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
 use super::super::clock::testing::ManualClock;
-use super::super::writer::RETRY;
+use super::super::write_queue::RETRY;
 use super::*;
 use agents::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry};
 use agents::meter::line::{Harvest, Lines, Unreadable};
@@ -160,7 +160,7 @@ impl Scene {
 
     fn start_as(&self, agent: Pid, plan: Plan) -> Run {
         let mut run = Run::new(plan, agent, Box::new(self.clock.clone()));
-        run.recorder.begin(Store::open(&self.home, self.clock.now().wall), &mut run.looker);
+        run.state.begin(Store::open(&self.home, self.clock.now().wall));
         run
     }
 
@@ -168,7 +168,7 @@ impl Scene {
     fn fall_silent(&self, run: &mut Run) {
         self.clock.advance(Duration::from_secs(2));
         run.look();
-        assert_eq!(run.recorder.sessions().departed()[0].quiet_at(), None);
+        assert_eq!(run.state.sessions.departed()[0].quiet_at(), None);
     }
 
     /// The conversations whose files were asked for since the last call.
@@ -242,7 +242,7 @@ fn us() -> Pid {
 fn end(run: Run) -> Summary {
     let ended =
         pty::ProgramEnd { exit: pty::ProgramExit::Exited(0), asked: false, stopped: false, pid: Some(us()) };
-    let at = run.recorder.now().wall;
+    let at = run.state.now().wall;
     run.finish(ended, at)
 }
 
@@ -263,7 +263,7 @@ fn who_asked_a_program_to_end_decides_the_reason() {
 }
 
 fn store(run: &mut Run) -> &mut Store {
-    run.recorder.writer().store().unwrap()
+    run.state.queue.store().unwrap()
 }
 
 fn refuse(run: &mut Run) {
@@ -275,7 +275,7 @@ fn allow(run: &mut Run) {
 }
 
 fn conversation(run: &mut Run) -> Option<&str> {
-    run.recorder.sessions().conversation().map(|id| id.0.as_str())
+    run.state.sessions.conversation().map(|id| id.0.as_str())
 }
 
 fn session(name: &str, conversation: &str, calls: i64) -> (String, Option<String>, i64) {
@@ -370,7 +370,7 @@ fn nothing_is_read_while_a_write_waits() {
     scene.write("one", "call-1");
     scene.asked();
     run.look();
-    assert!(run.recorder.writer().is_waiting());
+    assert!(run.state.queue.is_waiting());
     assert_eq!(scene.asked(), [""; 0], "no file of any conversation");
     assert_eq!(conversation(&mut run), Some("one"));
     assert_eq!(scene.recorded(), [session("fix", "one", 0)]);
@@ -388,11 +388,11 @@ fn a_store_that_could_not_be_opened_is_tried_again_after_two_seconds() {
     let busy = Store::open(&scene.home, scene.clock.now().wall).unwrap();
     busy.sql().busy_timeout(Duration::ZERO).unwrap();
     let holder = hold(&scene);
-    run.recorder.begin(Ok(busy), &mut run.looker);
+    run.state.begin(Ok(busy));
     drop(holder);
     scene.clock.advance(RETRY / 2);
     run.look();
-    assert!(!run.recorder.writer().is_open(), "not yet");
+    assert!(!run.state.queue.is_open(), "not yet");
     scene.clock.advance(RETRY / 2);
     scene.be_in(&mut run, "one");
     assert_eq!(scene.recorded(), [session("fix", "one", 0)]);
@@ -414,11 +414,7 @@ fn the_next_look_is_due_when_a_departed_session_may_be_quiet() {
     assert_eq!(run.sleep(), Duration::from_millis(500), "no watch, so the files are polled");
     scene.write("one", "call-2");
     run.look();
-    assert_eq!(
-        run.recorder.sessions().quiet_at().count(),
-        1,
-        "it has grown and is read with every look again"
-    );
+    assert_eq!(run.state.sessions.quiet_at().count(), 1, "it has grown and is read with every look again");
     end(run);
 }
 
@@ -445,8 +441,8 @@ fn lines_read_while_the_store_was_locked_are_read_again() {
     let holder = hold(&scene);
     scene.write("one", "call-2");
     run.look();
-    assert!(run.recorder.writer().refusal().is_some(), "it was refused");
-    assert!(run.recorder.writer().retry_at().is_some());
+    assert!(run.state.queue.refusal().is_some(), "it was refused");
+    assert!(run.state.queue.retry_at().is_some());
     drop(holder);
     run.look(); // the file has not grown since
     assert_eq!(scene.recorded(), [session("fix", "one", 2)]);
@@ -510,7 +506,7 @@ fn a_departed_session_is_read_however_late_it_grows() {
     assert_eq!(scene.recorded(), [session("fix", "one", 2), session("fix.2", "two", 0)]);
     scene.fall_silent(&mut run);
     // A sub-agent's file of which nothing is known before the last look.
-    run.recorder.sessions().departed()[0].forget_stamps();
+    run.state.sessions.departed()[0].forget_stamps();
     scene.write("one.helper", "call-3");
     run.look();
     assert_eq!(scene.recorded()[0], session("fix", "one", 2));
@@ -531,7 +527,7 @@ fn a_departed_session_that_was_pruned_is_no_problem() {
     scene.write("one", "call-1");
     scene.write("two", "call-2");
     run.look();
-    assert!(run.recorder.sessions().departed().is_empty());
+    assert!(run.state.sessions.departed().is_empty());
     assert_eq!(end(run).problem, None);
     assert_eq!(scene.recorded(), [session("fix.2", "two", 1)]);
     scene.check();
@@ -546,7 +542,7 @@ fn a_session_the_run_comes_back_to_is_counted_once() {
     scene.be_in(&mut run, "one");
     scene.write("one", "call-1");
     run.look();
-    assert_eq!(run.recorder.sessions().departed().len(), 1);
+    assert_eq!(run.state.sessions.departed().len(), 1);
     let summary = end(run);
     assert_eq!(summary.run_total.map(|all| all.sessions), Some(2));
     assert_eq!(scene.recorded(), [session("fix", "one", 1), session("fix.2", "two", 0)]);
@@ -574,7 +570,7 @@ fn a_label_that_is_not_allowed_does_not_cost_the_session() {
 fn an_agent_that_ended_before_it_was_looked_at_had_a_pid() {
     let scene = Scene::new();
     let run = scene.start_as(Pid(i32::MAX), scene.plan());
-    let id: RunId = run.recorder.plan().run;
+    let id: RunId = run.state.plan.run;
     end(run);
     let mut store = Store::open(&scene.home, scene.clock.now().wall).unwrap();
     assert_eq!(store.read(|view| view.run(id)).unwrap().unwrap().agent, Some(Pid(i32::MAX)));
@@ -593,7 +589,7 @@ fn evidence_is_stored_with_its_run() {
     };
     let mut run = scene.start(Plan { notes: vec![note], ..scene.plan() });
     scene.be_in(&mut run, "one");
-    let id: RunId = run.recorder.plan().run;
+    let id: RunId = run.state.plan.run;
     end(run);
     let store = Store::open(&scene.home, scene.clock.now().wall).unwrap();
     let query = "SELECT count(*) FROM evidence e JOIN run r ON r.n = e.run WHERE r.id = ?1";
@@ -659,9 +655,9 @@ fn a_budget_that_is_nearly_spent_is_notified_of_once_and_is_in_the_summary() {
         scene.write("a.jsonl", call);
         scene.clock.advance(Duration::from_secs(5));
         run.look();
-        let session = run.recorder.sessions().current();
-        let now = run.recorder.now();
-        let used = run.recorder.commit(|store| run.budgets.used(store, session, now)).unwrap();
+        let session = run.state.sessions.current();
+        let now = run.state.now();
+        let used = run.state.commit(|store| run.budgets.used(store, session, now)).unwrap();
         assert_eq!(used.first().map(|standing| standing.percent()), (percent >= 80).then_some(percent));
     }
     scene.write("a.jsonl", "five");

@@ -1,6 +1,7 @@
-//! Records what happens to a run's sessions: carries out the pending writes and reads the agent's files.
+//! The state of a run, and what changes it: signals are judged, the pending writes carried out, the agent's files read.
 //!
-//! It composes the [`StoreWriter`] and the [`Sessions`]: a session changes here only once the store has taken the change.
+//! It composes the [`Watcher`], the [`WriteQueue`] and the [`Sessions`], which know nothing of each other. A session changes here
+//! only once the store has taken the change.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,13 +10,13 @@ use std::time::Instant;
 use super::background;
 use super::begin::{self, workspace};
 use super::clock::{Moment, RunClock};
-use super::looker::Looker;
 use super::pending::{PendingWrite, WriteContent};
 use super::plan::{Plan, RunNews};
 use super::sessions::{FileChange, Sessions};
 use super::version;
-use super::writer::StoreWriter;
-use agents::correlate::{Correlator, Decision, Fork, Maker, Method, Signal};
+use super::watcher::Watcher;
+use super::write_queue::WriteQueue;
+use agents::correlate::{Correlator, Decision, Fork, Maker, Signal};
 use config::prices::price_list;
 use pty::process::{Processes, SystemProcesses};
 use store::session::lifecycle::{self, BindResult, Binding, ConversationStart, Transition};
@@ -25,14 +26,15 @@ use store::session::{self};
 use store::{self, Store, Tx};
 use types::{AgentSessionId, EvidenceKind, Pid, ProcessId, RandomIds, Timestamp, TransitionKind};
 
-pub(super) struct Recorder {
-    plan: Plan,
+pub(super) struct RunState {
+    pub(super) plan: Plan,
     /// The agent's process; what it is beyond that cannot be seen of one that has ended already.
     pid: Pid,
-    agent: Option<ProcessId>,
-    clock: Box<dyn RunClock>,
-    writer: StoreWriter,
-    sessions: Sessions,
+    pub(super) agent: Option<ProcessId>,
+    pub(super) clock: Box<dyn RunClock>,
+    pub(super) watcher: Watcher,
+    pub(super) queue: WriteQueue,
+    pub(super) sessions: Sessions,
     /// Lines were stored since this was asked.
     metered: bool,
 }
@@ -41,11 +43,11 @@ pub(super) struct Recorder {
 #[derive(Debug)]
 pub(super) struct Refused;
 
-impl Recorder {
-    /// `method` is how the agent's conversations are found; `None` for a program that is no agent.
-    pub(super) fn new(plan: Plan, pid: Pid, method: Option<Method>, clock: Box<dyn RunClock>) -> Self {
+impl RunState {
+    pub(super) fn new(mut plan: Plan, pid: Pid, clock: Box<dyn RunClock>) -> Self {
+        let watcher = Watcher::new(plan.trail.take());
         let agent = SystemProcesses.identify(pid);
-        let correlator = method.zip(agent).map(|(method, agent)| {
+        let correlator = watcher.method().zip(agent).map(|(method, agent)| {
             let correlator = Correlator::new(method, agent, plan.begun_at);
             match plan.conversation {
                 ConversationStart::Unnamed => correlator.continuing(),
@@ -55,31 +57,11 @@ impl Recorder {
         });
         let prices = Arc::new(price_list(&plan.home.config_file()));
         let sessions = Sessions::new(plan.session, plan.folder.clone(), correlator).pricing(prices);
-        Self { plan, pid, agent, clock, writer: StoreWriter::default(), sessions, metered: false }
-    }
-
-    pub(super) fn plan(&self) -> &Plan {
-        &self.plan
-    }
-
-    pub(super) fn agent(&self) -> Option<ProcessId> {
-        self.agent
-    }
-
-    pub(super) fn clock(&self) -> &dyn RunClock {
-        &*self.clock
+        Self { plan, pid, agent, clock, watcher, queue: WriteQueue::default(), sessions, metered: false }
     }
 
     pub(super) fn now(&self) -> Moment {
         self.clock.now()
-    }
-
-    pub(super) fn writer(&mut self) -> &mut StoreWriter {
-        &mut self.writer
-    }
-
-    pub(super) fn sessions(&mut self) -> &mut Sessions {
-        &mut self.sessions
     }
 
     /// Where the run is now, for the host; `None`: there is none.
@@ -90,21 +72,21 @@ impl Recorder {
             name: name.to_owned(),
             conversation: self.sessions.conversation().cloned(),
             file: self.sessions.file().map(Path::to_owned),
-            recorded: self.writer.is_open(),
-            refused: self.writer.refused_for_good().map(str::to_owned),
+            recorded: self.queue.is_open(),
+            refused: self.queue.refused_for_good().map(str::to_owned),
         };
         Some((report, news))
     }
 
     /// When there is something to do without any change of files.
     pub(super) fn due(&self, now: Moment) -> impl Iterator<Item = Instant> {
-        self.sessions.quiet_at().chain(self.writer.retry_at()).chain(self.sessions.undecided_until(now))
+        self.sessions.quiet_at().chain(self.queue.retry_at()).chain(self.sessions.undecided_until(now))
     }
 
     /// Commits the START. A busy store is tried again with a later look; what is broken is remembered and reported in the end.
-    pub(super) fn begin(&mut self, opened: Result<Store, store::Error>, looker: &mut Looker) {
+    pub(super) fn begin(&mut self, opened: Result<Store, store::Error>) {
         for error in self.plan.drop_bad_labels() {
-            self.writer.report(format!("this session is recorded without it: {error}"));
+            self.queue.report(format!("this session is recorded without it: {error}"));
         }
         let begun = opened.map_err(session::Error::from).and_then(|mut store| {
             let (session, receivers) = begin::start(&mut store, &self.plan, self.pid, self.agent)?;
@@ -113,25 +95,25 @@ impl Recorder {
         match begun {
             Ok((store, session, receivers)) => {
                 self.sessions.begin(session);
-                self.writer.open(store, receivers);
+                self.queue.open(store, receivers);
                 self.send_now();
                 if let Some(id) = self.plan.take_assigned() {
-                    self.consider(Signal::Assigned(id), looker);
+                    self.consider(Signal::Assigned(id));
                 }
             }
             Err(error) => {
                 tracing::error!(run = %self.plan.run, "not recorded: {error}");
                 let now = self.now().steady;
-                self.writer.not_opened(now, &error);
+                self.queue.not_opened(now, &error);
             }
         }
     }
 
     /// Lets the correlator judge a signal and writes what follows. Returns whether that leads to another conversation.
-    pub(super) fn consider(&mut self, signal: Signal, looker: &mut Looker) -> bool {
+    pub(super) fn consider(&mut self, signal: Signal) -> bool {
         let writes = self.sessions.consider(self.now(), signal);
         let transition = writes.iter().any(PendingWrite::is_transition);
-        self.write(writes, looker);
+        self.write(writes);
         transition
     }
 
@@ -163,11 +145,11 @@ impl Recorder {
     }
 
     /// The agent went to another folder with its conversation.
-    pub(super) fn moved(&mut self, folder: PathBuf, looker: &mut Looker) {
-        self.write_now(WriteContent::Moved(folder), looker);
+    pub(super) fn moved(&mut self, folder: PathBuf) {
+        self.write_now(WriteContent::Moved(folder));
     }
 
-    pub(super) fn learn_version(&mut self, version: String, looker: &mut Looker) {
+    pub(super) fn learn_version(&mut self, version: String) {
         if self.plan.version.as_ref() == Some(&version) {
             return;
         }
@@ -175,36 +157,36 @@ impl Recorder {
             version::remember(&self.plan.home, &self.plan.agent, binary, &version);
         }
         self.plan.version = Some(version.clone());
-        self.write_now(WriteContent::Version(version), looker);
+        self.write_now(WriteContent::Version(version));
     }
 
-    fn write_now(&mut self, content: WriteContent, looker: &mut Looker) {
+    fn write_now(&mut self, content: WriteContent) {
         let at = self.now().wall;
-        self.write(vec![PendingWrite { at, content }], looker);
+        self.write(vec![PendingWrite { at, content }]);
     }
 
     /// Writes now, or after the writes that wait already.
-    fn write(&mut self, writes: Vec<PendingWrite>, looker: &mut Looker) {
-        let waiting = self.writer.is_waiting();
-        self.writer.push(writes);
+    fn write(&mut self, writes: Vec<PendingWrite>) {
+        let waiting = self.queue.is_waiting();
+        self.queue.push(writes);
         if !waiting {
-            self.work_off(looker);
+            self.work_off();
         }
     }
 
     /// Carries out pending writes until the store refuses one.
-    pub(super) fn work_off(&mut self, looker: &mut Looker) {
-        while let Some(write) = self.writer.next() {
-            if let Err(error) = self.carry_out(&write, looker) {
+    pub(super) fn work_off(&mut self) {
+        while let Some(write) = self.queue.next() {
+            if let Err(error) = self.carry_out(&write) {
                 let now = self.now().steady;
-                if !self.writer.write_failed(now, self.sessions.current(), write, &error) {
+                if !self.queue.write_failed(now, self.sessions.current(), write, &error) {
                     return;
                 }
             }
         }
     }
 
-    fn carry_out(&mut self, write: &PendingWrite, looker: &mut Looker) -> Result<(), session::Error> {
+    fn carry_out(&mut self, write: &PendingWrite) -> Result<(), session::Error> {
         let session = self.sessions.current();
         match &write.content {
             WriteContent::Evidence(evidence) => {
@@ -222,7 +204,7 @@ impl Recorder {
                 Ok(())
             }
             WriteContent::Decision { decision, folder } => {
-                self.carry_out_decision(write.at, decision, folder, looker)?;
+                self.carry_out_decision(write.at, decision, folder)?;
                 if let Some(conversation) = self.sessions.conversation() {
                     tracing::info!(session = %self.sessions.current(), %conversation, "watching");
                 }
@@ -238,18 +220,21 @@ impl Recorder {
         at: Timestamp,
         decision: &Decision,
         folder: &Path,
-        looker: &mut Looker,
     ) -> Result<(), session::Error> {
         match decision {
-            Decision::Bind { id, evidence } => self.bind(at, binding(looker, id, *evidence)),
+            Decision::Bind { id, evidence } => {
+                let binding = self.binding(id, *evidence);
+                self.bind(at, binding)
+            }
             Decision::Transition { kind, to, evidence } => {
                 // The old session ends with all that is known of it now.
-                let _ = self.read(false, looker); // what is refused is read as of a departed session
-                let to = to.as_ref().map(|id| binding(looker, id, *evidence));
+                let _ = self.read(false); // what is refused is read as of a departed session
+                let to = to.as_ref().map(|id| self.binding(id, *evidence));
                 self.transition(at, *kind, to, folder)
             }
             Decision::Forked(fork) => {
-                self.fork(at, binding(looker, &fork.to, EvidenceKind::Registry), fork, folder)
+                let binding = self.binding(&fork.to, EvidenceKind::Registry);
+                self.fork(at, binding, fork, folder)
             }
             Decision::Ambiguous { .. } => {
                 let session = self.sessions.current();
@@ -330,13 +315,13 @@ impl Recorder {
 
     /// Meters new lines; with `all`, looks at the files of every session of this run. An error if the store
     /// refused some of it that it may take another time.
-    pub(super) fn read(&mut self, all: bool, looker: &mut Looker) -> Result<(), Refused> {
-        let departed = self.read_departed(all, looker);
-        self.read_current(looker).and(departed)
+    pub(super) fn read(&mut self, all: bool) -> Result<(), Refused> {
+        let departed = self.read_departed(all);
+        self.read_current().and(departed)
     }
 
-    fn read_departed(&mut self, all: bool, looker: &mut Looker) -> Result<(), Refused> {
-        let (Some(store), Some(trail)) = (self.writer.store(), looker.trail()) else { return Ok(()) };
+    fn read_departed(&mut self, all: bool) -> Result<(), Refused> {
+        let (Some(store), Some(trail)) = (self.queue.store(), self.watcher.trail()) else { return Ok(()) };
         let (metered, failed) = self.sessions.read_departed(store, trail, &*self.clock, all);
         if metered {
             self.metered = true;
@@ -345,8 +330,8 @@ impl Recorder {
         failed.map_or(Ok(()), |error| self.not_read(&error))
     }
 
-    fn read_current(&mut self, looker: &mut Looker) -> Result<(), Refused> {
-        let (Some(store), Some(trail)) = (self.writer.store(), looker.trail()) else { return Ok(()) };
+    fn read_current(&mut self) -> Result<(), Refused> {
+        let (Some(store), Some(trail)) = (self.queue.store(), self.watcher.trail()) else { return Ok(()) };
         let read = self.sessions.read_current(store, trail, &*self.clock);
         if let Some(change) = read.file {
             self.note_file(change);
@@ -356,7 +341,7 @@ impl Recorder {
             self.send_soon();
         }
         if let Some(version) = read.version {
-            self.learn_version(version, looker);
+            self.learn_version(version);
         }
         read.error.map_or(Ok(()), |error| self.not_read(&error))
     }
@@ -394,20 +379,20 @@ impl Recorder {
         &mut self,
         work: impl FnOnce(&mut Store) -> Result<T, session::Error>,
     ) -> Option<T> {
-        let done = work(self.writer.store()?);
+        let done = work(self.queue.store()?);
         done.map_err(|error| self.failed(&error)).ok()
     }
 
     pub(super) fn failed(&mut self, error: &session::Error) {
         let now = self.now().steady;
-        self.writer.failed(now, self.sessions.current(), error);
+        self.queue.failed(now, self.sessions.current(), error);
     }
 
     fn transact<T>(
         &mut self,
         work: impl FnOnce(&Tx<'_>) -> Result<T, session::Error>,
     ) -> Result<T, session::Error> {
-        let store = self.writer.store().ok_or(session::Error::NoRun(self.plan.run))?;
+        let store = self.queue.store().ok_or(session::Error::NoRun(self.plan.run))?;
         store.write(work)
     }
 
@@ -418,18 +403,18 @@ impl Recorder {
     }
 
     pub(super) fn send_now(&mut self) {
-        self.writer.send_now(&self.plan.home, self.plan.sinks_now);
+        self.queue.send_now(&self.plan.home, self.plan.sinks_now);
     }
 
     pub(super) fn send_soon(&mut self) {
-        self.writer.send_soon(&self.plan.home, self.plan.sinks_now);
+        self.queue.send_soon(&self.plan.home, self.plan.sinks_now);
     }
 
-    pub(super) fn into_writer(self) -> StoreWriter {
-        self.writer
+    pub(super) fn into_queue(self) -> WriteQueue {
+        self.queue
     }
-}
 
-fn binding(looker: &mut Looker, id: &AgentSessionId, evidence: EvidenceKind) -> Binding {
-    Binding { agent_session: id.clone(), file: looker.file(id), evidence }
+    fn binding(&mut self, id: &AgentSessionId, evidence: EvidenceKind) -> Binding {
+        Binding { agent_session: id.clone(), file: self.watcher.file(id), evidence }
+    }
 }

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::clock::RunClock;
 use super::timers::{Scope, Timers, Wake};
+use agents::correlate::Method;
 use agents::{Seen, Trail};
 use os::watch::Watch;
 use pty::process::Processes;
@@ -18,7 +19,7 @@ const NEVER: Duration = Duration::from_hours(1);
 /// How soon something half written is looked at again.
 const TORN: Duration = Duration::from_millis(5);
 
-pub(super) struct Looker {
+pub(super) struct Watcher {
     /// `None` for a program that is no agent.
     trail: Option<Box<dyn Trail>>,
     /// `None`: changes are not reported, or not yet.
@@ -26,13 +27,18 @@ pub(super) struct Looker {
     timers: Timers,
 }
 
-impl Looker {
+impl Watcher {
     pub(super) fn new(trail: Option<Box<dyn Trail>>) -> Self {
         Self { trail, watch: None, timers: Timers::default() }
     }
 
     pub(super) fn has_trail(&self) -> bool {
         self.trail.is_some()
+    }
+
+    /// How the agent's conversations are found; `None` for a program that is no agent.
+    pub(super) fn method(&self) -> Option<Method> {
+        self.trail.as_ref().map(|trail| trail.method())
     }
 
     /// Changes of what the trail names are reported from the next look on.
@@ -114,7 +120,6 @@ impl Looker {
 mod tests {
     use super::super::clock::testing::ManualClock;
     use super::*;
-    use agents::correlate::Method;
     use agents::meter::line::Lines;
     use pty::process::SystemProcesses;
     use types::{Pid, StartTime};
@@ -161,11 +166,11 @@ mod tests {
             ("asked for later than the net", asking(false, Some(Duration::from_secs(9))), POLLING),
         ] {
             let clock = ManualClock::new();
-            let mut looker = Looker::new(trail.map(|trail| Box::new(trail) as _));
+            let mut watcher = Watcher::new(trail.map(|trail| Box::new(trail) as _));
             let agent = ProcessId { pid: Pid(1), start: StartTime(1) };
-            looker.begin_look(clock.now().steady, Scope::Everything);
-            looker.look(&clock, Some(agent), &SystemProcesses, Scope::Everything);
-            assert_eq!(looker.sleep(clock.now().steady, []), expected, "{what}");
+            watcher.begin_look(clock.now().steady, Scope::Everything);
+            watcher.look(&clock, Some(agent), &SystemProcesses, Scope::Everything);
+            assert_eq!(watcher.sleep(clock.now().steady, []), expected, "{what}");
         }
     }
 
@@ -173,9 +178,9 @@ mod tests {
     fn where_all_changes_are_reported_the_net_is_slow() {
         let watch = Watch::new(|_| ());
         let works = watch.works();
-        let mut looker = Looker::new(Some(Box::new(Asking { torn: false, again: None })));
-        looker.watch_by(watch);
+        let mut watcher = Watcher::new(Some(Box::new(Asking { torn: false, again: None })));
+        watcher.watch_by(watch);
         // There may be no inotify instance left on this machine.
-        assert_eq!(looker.sleep(Instant::now(), []), if works { SLOW } else { POLLING });
+        assert_eq!(watcher.sleep(Instant::now(), []), if works { SLOW } else { POLLING });
     }
 }

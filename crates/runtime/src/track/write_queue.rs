@@ -19,7 +19,7 @@ use types::SessionId;
 pub(super) const RETRY: Duration = Duration::from_secs(2);
 
 #[derive(Default)]
-pub(super) struct StoreWriter {
+pub(super) struct WriteQueue {
     /// `None` until the START is committed.
     store: Option<Store>,
     pending: VecDeque<PendingWrite>,
@@ -34,7 +34,7 @@ pub(super) struct StoreWriter {
     receivers: Receivers,
 }
 
-impl StoreWriter {
+impl WriteQueue {
     /// The START is committed.
     pub(super) fn open(&mut self, store: Store, receivers: Receivers) {
         self.store = Some(store);
@@ -107,7 +107,7 @@ impl StoreWriter {
         self.pending.pop_front()
     }
 
-    /// A write failed. One that the store refused stays the next, and nothing is written before [`StoreWriter::next`] is asked
+    /// A write failed. One that the store refused stays the next, and nothing is written before [`WriteQueue::next`] is asked
     /// again; any other is given up. Returns whether to go on with the next.
     pub(super) fn write_failed(
         &mut self,
@@ -162,7 +162,7 @@ impl StoreWriter {
         self.receivers.wake(hint);
     }
 
-    /// Ends the writer: returns the problem to report, if there is one, and the sender, which may still be sending.
+    /// Ends the queue: returns the problem to report, if there is one, and the sender, which may still be sending.
     pub(super) fn close(mut self) -> (Option<String>, Option<Sender>) {
         // Closing the last connection would move the log into the database, which waits for the disk; that is left to a
         // moment when nobody waits for us.
@@ -192,10 +192,10 @@ mod tests {
         name.clone()
     }
 
-    fn open(writer: &mut StoreWriter) -> tempfile::TempDir {
+    fn open(queue: &mut WriteQueue) -> tempfile::TempDir {
         let folder = tempfile::tempdir().unwrap();
         let store = Store::open(&Home::at(folder.path().join("home")), Timestamp(0)).unwrap();
-        writer.open(store, Receivers::default());
+        queue.open(store, Receivers::default());
         folder
     }
 
@@ -214,16 +214,16 @@ mod tests {
 
     /// Tries the pending writes as a look does, and fails those named. Returns the writes tried, in order.
     fn work_off(
-        writer: &mut StoreWriter,
+        queue: &mut WriteQueue,
         now: Instant,
         fails: &[(&str, fn() -> session::Error)],
     ) -> Vec<String> {
         let (mut tried, session) = (Vec::new(), RandomIds.session());
-        while let Some(write) = writer.next() {
+        while let Some(write) = queue.next() {
             let name = name(&write);
             tried.push(name.clone());
             if let Some((_, error)) = fails.iter().find(|(failing, _)| *failing == name)
-                && !writer.write_failed(now, session, write, &error())
+                && !queue.write_failed(now, session, write, &error())
             {
                 break;
             }
@@ -249,41 +249,41 @@ mod tests {
             ("one that will not be better is given up", &[(&[("b", wrong)], &["a", "b", "c"], false)]),
         ];
         for (what, looks) in cases {
-            let (mut writer, now) = (StoreWriter::default(), Instant::now());
-            let _folder = open(&mut writer);
-            writer.push(["a", "b", "c"].map(version));
+            let (mut queue, now) = (WriteQueue::default(), Instant::now());
+            let _folder = open(&mut queue);
+            queue.push(["a", "b", "c"].map(version));
             for (fails, tried, waiting) in *looks {
-                writer.begin_look();
-                assert_eq!(work_off(&mut writer, now, fails), *tried, "{what}");
-                assert_eq!(writer.is_waiting(), *waiting, "{what}");
-                assert_eq!(writer.retry_at(), waiting.then_some(now + RETRY), "{what}");
-                writer.end_look();
-                assert_eq!(writer.refusal().is_some(), *waiting, "{what}");
+                queue.begin_look();
+                assert_eq!(work_off(&mut queue, now, fails), *tried, "{what}");
+                assert_eq!(queue.is_waiting(), *waiting, "{what}");
+                assert_eq!(queue.retry_at(), waiting.then_some(now + RETRY), "{what}");
+                queue.end_look();
+                assert_eq!(queue.refusal().is_some(), *waiting, "{what}");
             }
         }
     }
 
     #[test]
     fn nothing_is_written_without_a_store() {
-        let (mut writer, now) = (StoreWriter::default(), Instant::now());
-        writer.push([version("a")]);
-        assert!(writer.next().is_none() && writer.is_waiting());
-        writer.not_opened(now, &busy());
-        assert_eq!([now, now + RETRY].map(|now| writer.may_open(now)), [false, true]);
-        writer.retry_now(now);
-        assert!(writer.may_open(now), "at the end of the run");
-        let _folder = open(&mut writer);
-        assert!(!writer.may_open(now + RETRY));
-        assert_eq!(work_off(&mut writer, now, &[]), ["a"]);
+        let (mut queue, now) = (WriteQueue::default(), Instant::now());
+        queue.push([version("a")]);
+        assert!(queue.next().is_none() && queue.is_waiting());
+        queue.not_opened(now, &busy());
+        assert_eq!([now, now + RETRY].map(|now| queue.may_open(now)), [false, true]);
+        queue.retry_now(now);
+        assert!(queue.may_open(now), "at the end of the run");
+        let _folder = open(&mut queue);
+        assert!(!queue.may_open(now + RETRY));
+        assert_eq!(work_off(&mut queue, now, &[]), ["a"]);
     }
 
     #[test]
     fn a_store_that_is_broken_is_not_tried_again() {
-        let (mut writer, now) = (StoreWriter::default(), Instant::now());
-        writer.not_opened(now, &session::Error::Store(Error::Newer { found: 9, known: 8 }));
-        writer.retry_now(now);
-        assert!(!writer.may_open(now + RETRY));
-        assert!(writer.close().0.is_some_and(|problem| problem.starts_with("this session is not recorded")));
+        let (mut queue, now) = (WriteQueue::default(), Instant::now());
+        queue.not_opened(now, &session::Error::Store(Error::Newer { found: 9, known: 8 }));
+        queue.retry_now(now);
+        assert!(!queue.may_open(now + RETRY));
+        assert!(queue.close().0.is_some_and(|problem| problem.starts_with("this session is not recorded")));
     }
 
     #[test]
@@ -296,16 +296,16 @@ mod tests {
             ("broken, then refused", &[Some(wrong()), Some(busy())], Some("stayed locked")),
         ];
         for (what, looks, expected) in cases {
-            let mut writer = StoreWriter::default();
-            let _folder = open(&mut writer);
+            let mut queue = WriteQueue::default();
+            let _folder = open(&mut queue);
             for error in *looks {
-                writer.begin_look();
+                queue.begin_look();
                 if let Some(error) = error {
-                    writer.failed(Instant::now(), RandomIds.session(), error);
+                    queue.failed(Instant::now(), RandomIds.session(), error);
                 }
-                writer.end_look();
+                queue.end_look();
             }
-            let problem = writer.close().0;
+            let problem = queue.close().0;
             assert_eq!(problem.is_some(), expected.is_some(), "{what}: {problem:?}");
             assert!(problem.unwrap_or_default().contains(expected.unwrap_or_default()), "{what}");
         }
