@@ -15,7 +15,6 @@ use clap::builder::Styles;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
-use crate::mcp::Scope;
 use agents::registry;
 pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use budget::{Budget, BudgetAction, BudgetOnly, BudgetPer, Prices};
@@ -23,6 +22,7 @@ pub use delivery::{Sync, SyncAction};
 use format::length::length;
 use format::output::Colour;
 use format::shell;
+use mcp::Scope;
 pub use proxy::{Proxy, ProxyAction, ProxyServe};
 pub use runtime::launch::LaunchTarget;
 pub use sessions::{

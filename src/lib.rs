@@ -13,9 +13,7 @@ pub mod demo;
 pub mod doctor;
 pub mod failure;
 pub mod fullscreen;
-pub mod mcp;
 pub mod mirror;
 pub mod progress;
-pub mod report;
 #[cfg(test)]
 mod scribe_tests;

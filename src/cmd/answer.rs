@@ -8,12 +8,12 @@ use serde::Serialize;
 
 use super::{Failure, USAGE, question, send};
 use crate::cli::Answer;
-use crate::report::live_target::{LiveTarget, where_it_runs};
-use crate::report::open::open;
-use crate::report::question::Question;
 use format::output::{Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use report::live_target::{LiveTarget, where_it_runs};
+use report::open::open;
+use report::question::Question;
 use runtime::launch::{Origin, lineage, settings};
 use runtime::remote::RemoteError;
 use runtime::remote::answer::answer;

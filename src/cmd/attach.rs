@@ -5,12 +5,12 @@ use std::process::ExitCode;
 
 use super::Failure;
 use crate::cli::Attach;
-use crate::report::find;
-use crate::report::live_target::{LiveTarget, where_it_runs};
-use crate::report::open::OpenStore;
 use format::shell;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use report::find;
+use report::live_target::{LiveTarget, where_it_runs};
+use report::open::OpenStore;
 use runtime::launch::{Origin, lineage, named_run, settings};
 use runtime::remote::attach::{NotAttached, Outcome, attach, request};
 use runtime::remote::protocol::{Ended, ToHost};

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use super::session_text::{cost, number};
-use crate::report::open::open_existing;
-use crate::report::usage::uncommitted;
 use os::home::Home;
+use report::open::open_existing;
+use report::usage::uncommitted;
 use usage::UsageRow;
 
 /// Prints nothing where nothing was spent, and never keeps a commit from being made.

@@ -10,7 +10,6 @@ use unicode_width::UnicodeWidthStr;
 use super::budget::refuse_inside_a_run;
 use crate::cli::{Config, ConfigAction};
 use crate::failure::shown;
-use crate::report::open::send_leftovers;
 use config::keys::{self, KEYS};
 use config::{Settings, Source, edit};
 use format::counted;
@@ -19,6 +18,7 @@ use format::output::wrap::{hanging, wrap};
 use format::output::{Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
+use report::open::send_leftovers;
 use runtime::launch::receivers;
 use store::Store;
 

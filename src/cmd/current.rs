@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use super::{no_such_session, session_text};
 use crate::cli::Current;
-use crate::report::current::current;
-use crate::report::open::open_existing;
-use crate::report::state::Asked;
 use format::output::{Colour, Style, json};
 use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use report::current::current;
+use report::open::open_existing;
+use report::state::Asked;
 use runtime::launch::{Origin, RUN_VARIABLE, lineage};
 use store::session::lineage::Lineage;
 use store::session::record::record;

@@ -19,7 +19,6 @@ use super::browser;
 use crate::cli;
 use crate::mirror::LocalMirror;
 use crate::mirror::history::HistoryFeed;
-use crate::report::open::{open, recover};
 use agents::registry;
 use backend;
 use backend::dashboard::{
@@ -30,6 +29,7 @@ use format::output::unread::Unread;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
 use pty::detached;
+use report::open::{open, recover};
 use store::{self, Store, View};
 
 /// How soon the pages show a change. Each look reads a counter in shared memory.

@@ -11,7 +11,7 @@ use super::browser;
 use crate::cli;
 use crate::demo::{self, report};
 use crate::failure::format_error;
-use crate::report::open::open;
+use ::report::open::open;
 use agents::demo::Demo;
 use agents::registry;
 use agents::{Agent, Follow};

@@ -11,14 +11,14 @@ use anyhow::Context;
 use serde_json::json;
 
 use crate::cli::{Export, Import, ImportFound};
-use crate::report::find;
-use crate::report::open::open;
 use format::output::json;
 use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use os::log;
 use pty::detached;
+use report::find;
+use report::open::open;
 use runtime::launch::{Origin, settings};
 use store::session::exchange::{self, ExportFile, Titles};
 use store::session::import::{self, ImportReport, found};

@@ -8,9 +8,6 @@ use unicode_width::UnicodeWidthStr;
 
 use super::session_text::{date, instant};
 use crate::cli::Explain;
-use crate::report::explain::{Explanation, RunEvidence};
-use crate::report::find;
-use crate::report::open::open;
 use agents::registry;
 use format::output::table::padded;
 use format::output::tilde::at_home;
@@ -19,6 +16,9 @@ use format::output::{Colour, Style, json};
 use format::text::shorten;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use report::explain::{Explanation, RunEvidence};
+use report::find;
+use report::open::open;
 use runtime::launch::Origin;
 use types::{Correlation, EvidenceKind, Link};
 use types::{Evidence, EvidenceVerdict};
@@ -159,7 +159,7 @@ fn lines(evidence: &[Evidence], none: &str, style: Style, zone: &TimeZone) -> St
 mod tests {
     use super::*;
     use crate::cmd::session_text::sample;
-    use crate::report::explain::{Predecessor, RunSeen};
+    use report::explain::{Predecessor, RunSeen};
     use types::{AgentSessionId, StartReason, Timestamp};
 
     fn seen(at: i64, source: &str, verdict: EvidenceVerdict, detail: &str) -> RunEvidence {

@@ -5,11 +5,11 @@ use std::process::ExitCode;
 
 use super::{Failure, USAGE};
 use crate::cli::{Archive, Group, Rename, Tags};
-use crate::report::find;
-use crate::report::open::{open, send_leftovers};
 use format::text::shorten;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use report::find;
+use report::open::{open, send_leftovers};
 use runtime::launch::{Origin, receivers};
 use store::session::publish::publish;
 use store::session::{self, labels};

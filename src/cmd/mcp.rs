@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use crate::cli::{Mcp, McpCompat};
-use crate::mcp::{ServeOptions, serve};
+use mcp::{ServeOptions, serve};
 use os::home::Home;
 
 pub fn run(args: &Mcp, home: &Home) -> anyhow::Result<ExitCode> {

@@ -49,9 +49,9 @@ use anyhow::Context;
 
 use crate::cli::Command;
 use crate::failure::shown;
-use crate::report::find::FindError;
 use agents::registry;
 use os::home::Home;
+use report::find::FindError;
 
 /// The exit code of a command line that cannot be obeyed.
 const USAGE: u8 = 2;

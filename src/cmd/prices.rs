@@ -6,13 +6,13 @@ use std::process::ExitCode;
 use serde::Serialize;
 
 use crate::cli::Prices;
-use crate::report::open::open_existing;
 use config::prices::price_list;
 use format::counted;
 use format::output::table::{Cell, Column, Table};
 use format::output::{Colour, Style, json};
 use os::home::Home;
 use pricing::{OWN, PriceList, Rates, TABLE_DATE, TABLE_VERSION};
+use report::open::open_existing;
 use store::OwnPriceUse;
 
 /// One model, in dollars per million tokens.

@@ -2,10 +2,10 @@
 
 use std::fmt::Write;
 
-use crate::report::question::Question;
 use format::output::{Colour, Style};
 use format::shell;
 use format::text::clean;
+use report::question::Question;
 
 /// The screen, and below it the choices with the command that makes one.
 pub(super) fn draw(question: &Question, name: &str, style: Style) -> String {

@@ -9,14 +9,14 @@ use serde::Serialize;
 
 use super::NOT_KNOWN_YET;
 use crate::cli::Send;
-use crate::report::find::session;
-use crate::report::live_target::{LiveTarget, where_it_runs};
-use crate::report::open::open;
 use format::output::{Colour, Style, json};
 use format::shell;
 use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use report::find::session;
+use report::live_target::{LiveTarget, where_it_runs};
+use report::open::open;
 use runtime::launch::Origin;
 use runtime::remote::RemoteError;
 use runtime::remote::protocol::{SendAnswer, SendRequest};

@@ -3,12 +3,12 @@
 use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
-use crate::report::plan::PlanWorth;
 use format::output::table::padded;
 use format::output::tilde::at_home;
 use format::output::wrap::wrap;
 use format::output::{Colour, Style};
 use format::text::shorten;
+use report::plan::PlanWorth;
 use types::Activity;
 use types::EndReason;
 use types::LiveState;

@@ -7,7 +7,6 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cli::Statusline;
-use crate::report::statusline::{AgentStatus, StatusLine};
 use agents::Agent;
 use agents::claude::Claude;
 use config::Config;
@@ -15,6 +14,7 @@ use format::shell;
 use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use report::statusline::{AgentStatus, StatusLine};
 use store::Store;
 use types::Timestamp;
 

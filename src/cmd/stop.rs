@@ -5,10 +5,10 @@ use std::process::ExitCode;
 
 use crate::cli::Stop;
 use crate::failure::shown;
-use crate::report::open::open;
-use crate::report::stop::{StopError, StopReport, StopResult, stop_all, stop_one};
 use format::output::json;
 use os::home::Home;
+use report::open::open;
+use report::stop::{StopError, StopReport, StopResult, stop_all, stop_one};
 use runtime::launch::Origin;
 
 pub fn run(args: &Stop, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {

@@ -7,13 +7,13 @@ use serde::Serialize;
 
 use super::NOT_KNOWN_YET;
 use crate::cli::Wait;
-use crate::report::find::session;
-use crate::report::live_target::LiveTarget;
-use crate::report::open::open;
-use crate::report::wait::{WaitFor, Waited, wait};
 use format::output::json;
 use format::text::clean;
 use os::home::Home;
+use report::find::session;
+use report::live_target::LiveTarget;
+use report::open::open;
+use report::wait::{WaitFor, Waited, wait};
 use runtime::launch::Origin;
 use types::{LiveState, SessionId};
 

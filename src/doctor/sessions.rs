@@ -2,13 +2,13 @@
 
 use super::hosts::unknown_hosts;
 use super::{Finding, Machine};
-use crate::report::budget;
 use agents::registry;
 use config::Config;
 use format::counted;
 use format::shell;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
+use report::budget;
 use store::{Error, Filter, Show, Store};
 
 const AREA: &str = "sessions";

@@ -7,11 +7,11 @@ use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::report::title;
 use agents::Agent;
 use agents::Foreign;
 use delivery::foreign::id_of;
 use os::file::is_settled;
+use report::title;
 use runtime::launch::Origin;
 use scan::{self, ListedFile};
 use types::{AgentSessionId, Timestamp};

@@ -12,11 +12,11 @@ use crate::cmd::resume;
 use crate::cmd::view::{self, Paging};
 use crate::fullscreen::choose::{Choice, Choices, Chooser, KeyResult, choose};
 use crate::fullscreen::{Fullscreen, folded, marked, style};
-use crate::report::search::FoundMessages;
 use format::output::Colour;
 use format::output::table::padded;
 use format::text::{clean_lines, shorten};
 use os::home::Home;
+use report::search::FoundMessages;
 use scan::search::places;
 
 /// How much of a conversation is opened from a hit on.

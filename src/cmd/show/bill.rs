@@ -3,9 +3,9 @@
 use jiff::tz::TimeZone;
 
 use super::super::session_text::{Sheet, cost, date, number};
-use crate::report::bill::{Bill, BilledSum};
-use crate::report::details::SessionDetails;
 use format::output::table::{Column, Table};
+use report::bill::{Bill, BilledSum};
+use report::details::SessionDetails;
 use store::session::quota_use::QuotaUse;
 use types::Utilization;
 

@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use crate::fullscreen::{Key, edit};
-use crate::report::top::TopSession;
 use format::output::Colour;
+use report::top::TopSession;
 use types::{Activity, RunId, Timestamp};
 
 /// What a key asks for.
@@ -262,8 +262,8 @@ fn next_minute(age: Duration) -> Duration {
 #[cfg(test)]
 pub(super) mod tests {
     use super::*;
-    use crate::report::context::ContextFill;
-    use crate::report::list::SessionLine;
+    use report::context::ContextFill;
+    use report::list::SessionLine;
     use store::{ListedSession, PicoDollars};
     use types::{LiveState, Status};
 

@@ -13,12 +13,12 @@ use crate::cmd::list::model;
 use crate::cmd::session_text::{clock, colour_of_activity, costs};
 use crate::cmd::show::chain;
 use crate::fullscreen::{key_line, put, style};
-use crate::report::context::ContextFill;
-use crate::report::statusline::Amount;
-use crate::report::top::{TopDetails, TopSession};
 use format::output::Colour;
 use format::output::table::padded;
 use format::text::{clean, shorten};
+use report::context::ContextFill;
+use report::statusline::Amount;
+use report::top::{TopDetails, TopSession};
 use types::{Activity, Status, Timestamp};
 
 /// With fewer rows nothing more is shown of the chosen session.
@@ -546,7 +546,7 @@ mod tests {
     use super::super::board::tests::{NOW, board, session};
     use super::*;
     use crate::cmd::hostile;
-    use crate::report::details::Chain;
+    use report::details::Chain;
     use store::session::runaway::Runaway;
     use store::{ChainSpent, PicoDollars, ToolRow};
 

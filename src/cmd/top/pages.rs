@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::cmd::browser;
-use crate::report::wake::Bell;
 use os::home::{Home, own_var};
+use report::wake::Bell;
 
 /// How long it may take to end.
 const GRACE: Duration = Duration::from_secs(1);

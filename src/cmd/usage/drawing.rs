@@ -6,13 +6,13 @@ use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
 use crate::cmd::session_text::{self, ShortIds, cost, costs, number};
-use crate::report::plan::PlanWorth;
-use crate::report::usage::{ForeignUsage, UsageReport};
 use format::output::table::{Cell, Column, Table};
 use format::output::tilde::at_home;
 use format::output::{Colour, Style};
 use format::text::clean;
 use pricing::unpriced;
+use report::plan::PlanWorth;
+use report::usage::{ForeignUsage, UsageReport};
 use types::Timestamp;
 use usage::{By, UsageRow};
 

@@ -4,8 +4,8 @@ use jiff::tz::TimeZone;
 
 use super::drawing::quoted;
 use super::*;
-use crate::report::plan::PlanWorth;
-use crate::report::usage::ForeignUsage;
+use report::plan::PlanWorth;
+use report::usage::ForeignUsage;
 use types::{PicoDollars, Timestamp};
 use usage::{CommitLabel, SessionLabel, Tally, UsageRow};
 

@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::time::{Duration, Instant};
 
-use codemie::report::bill::{Bill, BilledSum};
 use os::clock::{Clock, SystemClock};
 use os::file::create_private;
 use os::home::Home;
+use report::bill::{Bill, BilledSum};
 use store::session::record::record;
 use store::{Filter, RecordRow, SessionRow, Store};
 use types::SessionRecord;

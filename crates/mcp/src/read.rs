@@ -11,12 +11,12 @@ use super::forms::{
 use super::rules;
 use super::scope::Scope;
 use super::tools::{LiveRun, ResolvedSession, StartedHere, Tools, as_value};
-use crate::report::conversation::{PageRecord, PageStart, ReadableConversation};
-use crate::report::explain::Explanation;
-use crate::report::question::asks;
 use agents::registry;
 use agents::transcript::Page;
 use os::clock::{Clock, SystemClock};
+use report::conversation::{PageRecord, PageStart, ReadableConversation};
+use report::explain::Explanation;
+use report::question::asks;
 use runtime::remote::protocol::ScreenText;
 use store::session::record::records;
 use store::{Filter, SessionRow, Show};

@@ -8,8 +8,8 @@ use super::forms::{
 };
 use super::rules;
 use super::tools::{Call, Tools};
-use crate::report::live_target::LiveTarget;
-use crate::report::wait::WaitFor;
+use report::live_target::LiveTarget;
+use report::wait::WaitFor;
 use runtime::live::events::Cursor;
 use runtime::remote::RemoteError;
 use runtime::remote::protocol::{SendRequest, StopRequest};

@@ -10,11 +10,11 @@ use std::sync::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::*;
-use crate::mcp::claims;
-use crate::mcp::live::{LaunchFailure, LaunchLine};
-use crate::report::wait::{WaitError, WaitFor, Waited};
+use crate::claims;
+use crate::live::{LaunchFailure, LaunchLine};
 use agents::dialog::Choice;
 use pty::process::SystemProcesses;
+use report::wait::{WaitError, WaitFor, Waited};
 use runtime::live::events::Cursor;
 use runtime::remote::RemoteError;
 use runtime::remote::protocol::{
@@ -805,7 +805,7 @@ fn descriptions_speak_to_a_caller_and_not_of_the_source() {
 /// What callers see. It changes with the tools alone: `CODEMIE_RECORD=1` writes it anew.
 #[test]
 fn listed_tools_are_those_of_the_fixture() {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures/mcp/tools.json");
+    let path = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures/mcp/tools.json");
     let listed = serde_json::to_string_pretty(&list(true, true)).unwrap() + "\n";
     if std::env::var_os("CODEMIE_RECORD").is_some() {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();

@@ -97,7 +97,8 @@ mod tests {
     use super::*;
 
     fn title(agent: &str, variable: &str, recording: &str, file: &str, id: &str) -> Option<String> {
-        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/fixtures").join(recording);
+        let root =
+            Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures").join(recording);
         let foreign = Foreign {
             agent: agent.into(),
             agent_session: AgentSessionId(id.into()),

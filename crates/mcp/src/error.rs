@@ -3,9 +3,9 @@
 use rmcp::schemars::JsonSchema;
 use serde::Serialize;
 
-use crate::report::conversation::ConversationError;
-use crate::report::find::FindError;
-use crate::report::wait::WaitError;
+use report::conversation::ConversationError;
+use report::find::FindError;
+use report::wait::WaitError;
 use runtime::remote::RemoteError;
 use runtime::remote::send::SendError;
 use store;

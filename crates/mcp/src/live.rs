@@ -10,10 +10,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::report::live_target::LiveTarget;
-use crate::report::wait::{WaitError, WaitFor, Waited, wait};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use report::live_target::LiveTarget;
+use report::wait::{WaitError, WaitFor, Waited, wait};
 use runtime::launch::Origin;
 use runtime::launch::{RUN_VARIABLE, SESSION_VARIABLE};
 use runtime::remote::answer::answer;
