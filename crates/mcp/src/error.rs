@@ -8,7 +8,6 @@ use report::find::FindError;
 use report::wait::WaitError;
 use runtime::remote::RemoteError;
 use runtime::remote::send::SendError;
-use store;
 use types::spelled;
 
 spelled!(
