@@ -13,6 +13,7 @@ pub mod money;
 pub mod plain;
 mod process;
 mod record;
+pub mod row;
 mod span;
 #[cfg(feature = "sqlite")]
 mod sqlite;
