@@ -9,7 +9,7 @@ use std::path::PathBuf;
 
 use rusqlite::Connection;
 
-use agents::meter::form::{Checkpoint, Followed};
+use agents::meter::form::{Checkpoint, FormReader};
 use agents::meter::tail::Restart;
 use agents::registry::by_name;
 use agents::scribe::{Scribe, TalkLines, database, write_rows};
@@ -74,7 +74,7 @@ impl Stage {
             local_only: false,
             proxied: false,
             agent: "scribe".into(),
-            trail: Scribe.trail(&var, &self.folder),
+            observer: Scribe.observer(&var, &self.folder),
             version: None,
             binary: None::<version::BinaryIdentity>,
             conversation: lifecycle::ConversationStart::Fresh,
@@ -305,18 +305,19 @@ fn rows_are_followed_from_a_checkpoint_on() {
     let form = Scribe.form(&path);
     let content = form.open(&path).unwrap();
     let id = content.id().unwrap();
-    let mut followed = Followed::new(form, None, TalkLines);
+    let mut followed = FormReader::new(form, None, TalkLines);
     let first = followed.next(&content).unwrap().unwrap();
-    assert_eq!((first.harvest.records.len(), first.unreadable, first.restart), (1, 1, None));
+    assert_eq!((first.parsed.records.len(), first.unreadable, first.restart), (1, 1, None));
     assert!(followed.next(&content).unwrap().is_none());
     stage.write("one", &rows(&["u p2 2 Dear Bob"]));
     let Checkpoint { progress, state } = first.checkpoint();
-    let mut resumed = Followed::resume(form, id, Some((progress, &state)), |_| TalkLines);
+    let mut resumed = FormReader::resume(form, id, Some((progress, &state)), |_| TalkLines);
     let second = resumed.next(&content).unwrap().unwrap();
-    assert_eq!((second.began_at(), second.harvest.records.len()), (progress, 1));
-    assert_eq!(second.harvest.records[0].key, "p2");
+    assert_eq!((second.began_at(), second.parsed.records.len()), (progress, 1));
+    assert_eq!(second.parsed.records[0].key, "p2");
     // Another database is in its place.
-    let mut of_another = Followed::resume(form, FileId { inode: 1, ..id }, Some((9, &state)), |_| TalkLines);
+    let mut of_another =
+        FormReader::resume(form, FileId { inode: 1, ..id }, Some((9, &state)), |_| TalkLines);
     let again = of_another.next(&content).unwrap().unwrap();
-    assert_eq!((again.restart, again.harvest.records.len()), (Some(Restart::Replaced), 2));
+    assert_eq!((again.restart, again.parsed.records.len()), (Some(Restart::Replaced), 2));
 }

@@ -14,7 +14,7 @@ use crate::failure::format_error;
 use ::report::open::open;
 use agents::demo::Demo;
 use agents::registry;
-use agents::{Agent, Follow};
+use agents::{Agent, Observe};
 use format::output::Style;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
@@ -163,7 +163,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         local_only: true,
         proxied: false,
         agent: Demo.name().to_owned(),
-        trail: Demo.trail(&|name| origin.var(name), &folder),
+        observer: Demo.observer(&|name| origin.var(name), &folder),
         version: Some(env!("CARGO_PKG_VERSION").to_owned()),
         binary: None,
         conversation: ConversationStart::Fresh,

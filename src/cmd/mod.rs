@@ -76,7 +76,7 @@ fn no_such_session(message: String) -> anyhow::Error {
 /// The exit code of an error that has one of its own.
 fn exit_code(error: &anyhow::Error) -> Option<u8> {
     match error.downcast_ref::<FindError>() {
-        Some(FindError::Unknown { .. } | FindError::Foreign(_)) => Some(NO_SUCH_SESSION),
+        Some(FindError::Unknown { .. } | FindError::Unwrapped(_)) => Some(NO_SUCH_SESSION),
         Some(FindError::Several(_)) => Some(AMBIGUOUS),
         Some(FindError::Store(_)) => None,
         None => error.downcast_ref::<Failure>().map(|failure| failure.code),

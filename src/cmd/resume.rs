@@ -162,7 +162,7 @@ fn look_up(session: &str, home: &Home) -> anyhow::Result<Resumable> {
                 conversation: row.agent_session,
                 folder: Some(row.workspace.cwd),
             },
-            Found::Foreign(foreign) => Resumable {
+            Found::Unwrapped(foreign) => Resumable {
                 name: foreign.agent_session.to_string(),
                 agent: foreign.agent,
                 conversation: Some(foreign.agent_session),

@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use super::question;
 use super::session_text::{self, Sheet, cost, date, number, tokens};
 use crate::cli::Show;
-use agents::Foreign;
+use agents::UnwrappedConversation;
 use agents::registry;
 use format::output::table::{Column, Table};
 use format::output::{Colour, Style, json};
@@ -38,7 +38,7 @@ pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
             .map(Box::new)
             .map(Known::Session)
             .map_err(FindError::from),
-        Found::Foreign(foreign) => Ok(Known::Foreign(foreign)),
+        Found::Unwrapped(foreign) => Ok(Known::Unwrapped(foreign)),
     })?;
     let text = match found {
         Known::Session(mut details) => {
@@ -52,7 +52,7 @@ pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
                 Sheets(&details).draw(Style::of_stdout(), &os::zone::local())
             }
         }
-        Known::Foreign(foreign) => {
+        Known::Unwrapped(foreign) => {
             let title = title::of_foreign(&foreign, &origin);
             if args.json {
                 json::pretty(&foreign_record(&foreign, title.as_deref()))?
@@ -69,7 +69,7 @@ pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
 enum Known {
     Session(Box<SessionDetails>),
     /// A conversation that codemie never wrapped.
-    Foreign(Foreign),
+    Unwrapped(UnwrappedConversation),
 }
 
 /// Neighbours shown on each side; further ones are counted.
@@ -293,7 +293,7 @@ fn usage_table(record: &SessionRecord) -> Table {
     table
 }
 
-fn draw_foreign(foreign: &Foreign, title: Option<&str>, style: Style) -> String {
+fn draw_foreign(foreign: &UnwrappedConversation, title: Option<&str>, style: Style) -> String {
     let mut sheet = Sheet::default();
     sheet.maybe("title", title);
     sheet.line("agent", &foreign.agent);
@@ -447,7 +447,7 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
             record.usage.unpriced_models = vec![text.into()];
             (details.imported_from, details.parent, details.children) = (some(), some(), vec![text.into()]);
             details.chain.before = [text.to_owned()].into();
-            let foreign = Foreign {
+            let foreign = UnwrappedConversation {
                 agent: text.into(),
                 agent_session: types::AgentSessionId(text.into()),
                 file: text.into(),

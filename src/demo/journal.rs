@@ -319,7 +319,7 @@ mod tests {
     use super::*;
     use agents::claude::lines::ClaudeLines;
     use agents::correlate::Beginning;
-    use agents::meter::line::{Harvest, Lines};
+    use agents::meter::line::{Lines, ParsedLines};
     use agents::meter::record::Fact;
     use types::Tokens;
 
@@ -354,13 +354,13 @@ mod tests {
     fn the_files_hold_the_calls_of_the_script() {
         let folder = tempfile::tempdir().unwrap();
         for (file, conversation) in written(folder.path()).iter().zip(&script::SCRIPT) {
-            let (mut lines, mut harvest) = (ClaudeLines::new(None), Harvest::default());
+            let (mut lines, mut parsed) = (ClaudeLines::new(None), ParsedLines::default());
             for line in fs::read(file).unwrap().split_inclusive(|byte| *byte == b'\n') {
-                lines.read(line, &mut harvest).unwrap();
+                lines.read(line, &mut parsed).unwrap();
             }
             let mut calls: Vec<(String, Tokens)> = Vec::new();
             let (mut prompts, mut tools, mut changed) = (0, Vec::new(), (0, 0));
-            for record in harvest.records {
+            for record in parsed.records {
                 match record.fact {
                     Fact::Usage(usage) => calls.push((record.key, usage.tokens)),
                     Fact::Prompt => prompts += 1,

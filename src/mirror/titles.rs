@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use agents::Agent;
-use agents::Foreign;
+use agents::UnwrappedConversation;
 use delivery::foreign::id_of;
 use os::file::is_settled;
 use report::title;
@@ -110,7 +110,7 @@ fn read(agents: &[&'static dyn Agent], listed: &ListedFile, origin: &Origin) -> 
     let agent = agents[listed.agent];
     let owner = agent.owner(&|name| origin.var(name), &listed.file).filter(|owner| !owner.subagent)?;
     let session = id_of(agent.name(), &owner.conversation).to_string();
-    let conversation = Foreign {
+    let conversation = UnwrappedConversation {
         agent: agent.name().to_owned(),
         agent_session: owner.conversation,
         file: listed.file.path.clone(),

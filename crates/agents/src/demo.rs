@@ -5,10 +5,10 @@ use std::path::{Path, PathBuf};
 
 use crate::claude::Claude;
 use crate::claude::files::ClaudeFiles;
-use crate::claude::trail::ClaudeTrail;
+use crate::claude::observer::ClaudeObserver;
 use crate::{
-    Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, Live, Proxied, Trail,
-    Var, transcript,
+    Agent, Conversation, ConversationFiles, Invocation, InvocationKind, Launch, Live, Observe, Observer,
+    Proxied, Var, transcript,
 };
 use os::home::Home;
 
@@ -61,9 +61,9 @@ impl Live for Demo {}
 
 impl Proxied for Demo {}
 
-impl Follow for Demo {
-    fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
+impl Observe for Demo {
+    fn observer(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Observer>> {
         let home = Home::from_env(var)?;
-        Some(Box::new(ClaudeTrail::new(Self::files(&home), folder)))
+        Some(Box::new(ClaudeObserver::new(Self::files(&home), folder)))
     }
 }

@@ -13,7 +13,7 @@ use types::AgentSessionId;
 
 /// A conversation that codemie never wrapped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Foreign {
+pub struct UnwrappedConversation {
     pub agent: String,
     pub agent_session: AgentSessionId,
     pub file: PathBuf,
@@ -23,7 +23,7 @@ pub struct Foreign {
 /// The part of an [`Agent`](super::Agent) that knows its conversations, running or not, wrapped or not.
 pub trait ConversationFiles {
     /// Conversations whose id is `wanted` or begins with it.
-    fn conversations(&self, _var: Var<'_>, _wanted: &str) -> Vec<Foreign> {
+    fn conversations(&self, _var: Var<'_>, _wanted: &str) -> Vec<UnwrappedConversation> {
         Vec::new()
     }
 
@@ -54,7 +54,7 @@ pub trait ConversationFiles {
     }
 
     /// A reader of answered calls alone, for scanning session files fast; `state` is what an earlier one remembered. It
-    /// gives the same records under the same keys as [`Trail::lines`](super::Trail::lines), and the same
+    /// gives the same records under the same keys as [`Observer::lines`](super::Observer::lines), and the same
     /// [`LineFacts`](crate::meter::line::LineFacts). `None`: codemie cannot read them.
     fn usage_lines(&self, _state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
         None

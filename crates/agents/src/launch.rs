@@ -60,7 +60,7 @@ pub trait Launch {
     }
 
     /// A variable and its value by which the agent marks what it writes during this run. It is set only where the user
-    /// switched that on, because the vendor sees it. [`Follow::trail`](super::Follow::trail) finds it in its environment.
+    /// switched that on, because the vendor sees it. [`Observe::observer`](super::Observe::observer) finds it in its environment.
     fn mark(&self, _run: Uuid) -> Option<(&'static str, String)> {
         None
     }

@@ -1,7 +1,7 @@
 //! The agents: the only room that knows one from another.
 //!
 //! An agent is one file (or folder) that implements [`Agent`], in its five parts: [`Launch`], [`ConversationFiles`],
-//! [`Follow`], [`Live`] and [`Proxied`]. `registry` lists them.
+//! [`Observe`], [`Live`] and [`Proxied`]. `registry` lists them.
 #![cfg_attr(
     test,
     allow(
@@ -26,6 +26,7 @@ mod live_fixtures;
 mod loose;
 pub mod meter;
 mod neighbours;
+mod observe;
 mod own_settings;
 mod package;
 #[cfg(any(test, feature = "testing"))]
@@ -41,26 +42,25 @@ mod repeats;
 #[allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests alone")]
 pub mod scribe;
 mod tool_text;
-mod trail;
 pub mod transcript;
 mod writers;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
 
-pub use files::{ConversationFiles, FileOwner, Foreign, SessionFile, SessionFiles};
+pub use files::{ConversationFiles, FileOwner, SessionFile, SessionFiles, UnwrappedConversation};
 pub use invocation::{Conversation, Invocation, InvocationKind};
 pub use launch::{Injection, Launch, Remark};
 pub use live::Live;
+pub use observe::{Observation, Observe, Observer};
 pub use proxied::{CallIdentity, Proxied, ProxyLead, ProxyRoute, ProxyStart, VendorApi};
 pub use repeats::Repeats;
-pub use trail::{Follow, Seen, Trail};
 
 /// Looks up an environment variable.
 pub type Var<'a> = &'a dyn Fn(&str) -> Option<OsString>;
 
 /// One coding agent: how it is launched, where its conversations are, and how a run of it is followed.
-pub trait Agent: Launch + ConversationFiles + Follow + Live + Proxied + Debug + Sync {
+pub trait Agent: Launch + ConversationFiles + Observe + Live + Proxied + Debug + Sync {
     /// The name it is called by, on the command line and in records.
     fn name(&self) -> &'static str;
 

@@ -189,11 +189,11 @@ fn older_versions_of_codex() {
 
 /// The tokens that a reader of files makes of lines.
 fn in_a_file(lines: &mut dyn crate::meter::line::Lines, file: &[Value]) -> (String, types::Tokens) {
-    let mut harvest = crate::meter::line::Harvest::default();
+    let mut parsed = crate::meter::line::ParsedLines::default();
     for line in file {
-        lines.read(line.to_string().as_bytes(), &mut harvest).unwrap();
+        lines.read(line.to_string().as_bytes(), &mut parsed).unwrap();
     }
-    let record = harvest.records.pop().unwrap();
+    let record = parsed.records.pop().unwrap();
     let crate::meter::record::Fact::Usage(usage) = record.fact else { panic!("{:?}", record.fact) };
     (record.key, usage.tokens)
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::trail::Seen;
+use super::observe::Observation;
 use os::file::{Stamp, TICK};
 use types::Timestamp;
 
@@ -39,7 +39,7 @@ impl ReadStamps {
         stamp: Stamp,
         understood: bool,
         now: Timestamp,
-        seen: &mut Seen,
+        seen: &mut Observation,
     ) {
         let before = self.0.get(path).filter(|last| last.stamp == stamp).map_or(0, |last| last.torn);
         let torn = if understood { 0 } else { before + 1 };
@@ -94,7 +94,7 @@ mod tests {
         for (text, now, understood, due, again) in steps {
             write(&path, text);
             let stamp = stamps.due(&path).expect("it was not noted yet");
-            let mut seen = Seen::default();
+            let mut seen = Observation::default();
             stamps.note(&path, stamp, understood, Timestamp(now), &mut seen);
             assert_eq!((seen.torn, seen.again), again, "{text:?} at {now}");
             assert_eq!(stamps.due(&path).is_some(), due, "{text:?} at {now}");

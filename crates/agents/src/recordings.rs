@@ -99,7 +99,7 @@ pub(super) fn read_whole(data: &[u8], lines: Box<dyn Lines + Send>, into: &mut C
     let mut unreadable = 0;
     while let Some(batch) = tail.next(&file).unwrap() {
         unreadable += batch.unreadable;
-        count_all(into, batch.harvest.records);
+        count_all(into, batch.parsed.records);
     }
     unreadable
 }
@@ -152,7 +152,7 @@ fn read_some_batches(
             break; // read, not committed
         }
         assert_eq!((batch.unreadable, batch.restart), (0, None));
-        count_all(counted, batch.harvest.records);
+        count_all(counted, batch.parsed.records);
         *committed = Some((batch.to, batch.state));
     }
     progress

@@ -14,15 +14,15 @@ use std::path::{Path, PathBuf};
 use rusqlite::{Connection, OpenFlags};
 
 use super::live::{TurnKind, TurnMark};
-use super::trail::{Seen, Trail};
+use super::observe::{Observation, Observer};
 use super::transcript::{Item, ItemKind, Reader};
 use super::{
-    Agent, Conversation, ConversationFiles, Follow, Invocation, InvocationKind, Launch, Live, Proxied,
+    Agent, Conversation, ConversationFiles, Invocation, InvocationKind, Launch, Live, Observe, Proxied,
     SessionFile, SessionFiles, Var,
 };
 use crate::correlate::{Beginning, Method, RegistryEntry, Signal};
 use crate::meter::form::Form;
-use crate::meter::line::{Harvest, Lines, Unreadable};
+use crate::meter::line::{Lines, ParsedLines, Unreadable};
 use crate::meter::record::{Fact, Record, Usage};
 use crate::meter::rows::{RowSource, RowStatus, Rows, part_of};
 use os::file::FileId;
@@ -101,9 +101,9 @@ impl Live for Scribe {
     }
 }
 
-impl Follow for Scribe {
-    fn trail(&self, _: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
-        Some(Box::new(ScribeTrail { folder: folder.to_owned() }))
+impl Observe for Scribe {
+    fn observer(&self, _: Var<'_>, folder: &Path) -> Option<Box<dyn Observer>> {
+        Some(Box::new(ScribeObserver { folder: folder.to_owned() }))
     }
 }
 
@@ -128,11 +128,11 @@ fn conversations(database: &Path) -> io::Result<Vec<String>> {
     ids.collect::<Result<_, _>>().map_err(io::Error::other)
 }
 
-struct ScribeTrail {
+struct ScribeObserver {
     folder: PathBuf,
 }
 
-impl Trail for ScribeTrail {
+impl Observer for ScribeObserver {
     fn method(&self) -> Method {
         Method::Registry
     }
@@ -141,10 +141,10 @@ impl Trail for ScribeTrail {
         vec![self.folder.join(".scribe")]
     }
 
-    fn look(&mut self, agent: ProcessId, _: &dyn Processes) -> Seen {
+    fn look(&mut self, agent: ProcessId, _: &dyn Processes) -> Observation {
         let note = self.folder.join(format!(".scribe/at-{}", agent.pid));
         let note = fs::read_to_string(note).unwrap_or_default();
-        let Some((start, id)) = note.trim().split_once(' ') else { return Seen::default() };
+        let Some((start, id)) = note.trim().split_once(' ') else { return Observation::default() };
         let session = AgentSessionId(id.to_owned());
         let exists = !self.files(&session).is_empty();
         let entry = RegistryEntry {
@@ -158,7 +158,7 @@ impl Trail for ScribeTrail {
         };
         let file = if exists { Beginning::Silent } else { Beginning::Absent };
         let version = entry.version.clone();
-        Seen { signals: vec![Signal::Registry { entry, file }], version, ..Seen::default() }
+        Observation { signals: vec![Signal::Registry { entry, file }], version, ..Observation::default() }
     }
 
     fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf> {
@@ -227,7 +227,7 @@ impl RowSource for OpenTalk {
 pub struct TalkLines;
 
 impl Lines for TalkLines {
-    fn read(&mut self, row: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+    fn read(&mut self, row: &[u8], into: &mut ParsedLines) -> Result<(), Unreadable> {
         let (key, at, _, fact) = parse(row).ok_or(Unreadable::Shape("not a row of the scribe's"))?;
         into.records.push(Record { key, at, copied: false, subagent: None, fact });
         Ok(())

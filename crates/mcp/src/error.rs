@@ -94,7 +94,7 @@ impl From<FindError> for ToolError {
             FindError::Several(several) => {
                 Self::new(ErrorCode::Ambiguous, several.to_string(), "give the whole id of one of them")
             }
-            FindError::Foreign(foreign) => Self::no_such_session(&foreign.agent_session.0, &[]),
+            FindError::Unwrapped(foreign) => Self::no_such_session(&foreign.agent_session.0, &[]),
             FindError::Store(error) => error.into(),
         }
     }

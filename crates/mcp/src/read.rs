@@ -97,7 +97,7 @@ impl Tools {
             let meant = self.meant(view, filter, &args.session)?;
             let (wanted, row) = match meant {
                 ResolvedSession::Starting(id, started) => return Ok(Err((id, started))),
-                ResolvedSession::Foreign(foreign) => (foreign.agent_session.0, None),
+                ResolvedSession::Unwrapped(foreign) => (foreign.agent_session.0, None),
                 ResolvedSession::Session(row) => (row.shown_id(), Some(*row)),
             };
             let source = ReadableConversation::of(view, &wanted, origin, SystemClock.now())?;

@@ -300,7 +300,7 @@ impl Tools {
                 let (name, agent, conversation) = (row.name, row.agent, row.agent_session);
                 Ok((id, Resumable { name, agent, conversation, folder, session, runs }))
             }
-            ResolvedSession::Foreign(foreign) => {
+            ResolvedSession::Unwrapped(foreign) => {
                 let id = foreign.agent_session.to_string();
                 let (agent, folder) = (foreign.agent, foreign.cwd);
                 let conversation = Some(foreign.agent_session);

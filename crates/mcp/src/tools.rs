@@ -15,7 +15,7 @@ use super::error::{ErrorCode, ToolError};
 use super::live::LiveSessions;
 use super::scope::{Caller, Scope, ScopeFilter};
 use super::{forms, rules};
-use agents::Foreign;
+use agents::UnwrappedConversation;
 use config::McpConfig;
 use os::home::Home;
 use pty::process::Processes;
@@ -78,7 +78,7 @@ impl Call<'_> {
 pub enum ResolvedSession {
     Session(Box<SessionRow>),
     /// A conversation that codemie never wrapped.
-    Foreign(Foreign),
+    Unwrapped(UnwrappedConversation),
     /// Started by this server and not recorded yet.
     Starting(SessionId, StartedHere),
 }
@@ -218,9 +218,9 @@ impl Tools {
                     Err(none())
                 }
             }
-            Ok(Found::Foreign(foreign)) => {
+            Ok(Found::Unwrapped(foreign)) => {
                 let allowed = filter.allows_foreign(foreign.cwd.as_deref());
-                if allowed { Ok(ResolvedSession::Foreign(foreign)) } else { Err(none()) }
+                if allowed { Ok(ResolvedSession::Unwrapped(foreign)) } else { Err(none()) }
             }
             Err(FindError::Unknown { resembling, .. }) => match self.starting(wanted) {
                 Some((id, started)) => Ok(ResolvedSession::Starting(id, started)),
@@ -240,7 +240,7 @@ impl Tools {
     ) -> Result<SessionRow, ToolError> {
         match self.meant(view, filter, wanted)? {
             ResolvedSession::Session(row) => Ok(*row),
-            ResolvedSession::Foreign(_) => Err(ToolError::new(
+            ResolvedSession::Unwrapped(_) => Err(ToolError::new(
                 ErrorCode::NotResumable,
                 format!("{wanted:?} is a conversation that never ran through codemie"),
                 "resume_session adopts it",

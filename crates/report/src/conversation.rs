@@ -72,7 +72,7 @@ impl ReadableConversation {
                     agent: row.agent,
                 }
             }
-            Found::Foreign(foreign) => Self {
+            Found::Unwrapped(foreign) => Self {
                 session: None,
                 name: foreign.agent_session.to_string(),
                 agent_session: Some(foreign.agent_session.0),

@@ -9,7 +9,7 @@ use serde_json::json;
 use super::bill::Bill;
 use super::list::RunawayRecord;
 use super::question::Question;
-use agents::Foreign;
+use agents::UnwrappedConversation;
 use config::RunawayLimits;
 use store::session::quota_use::{QuotaUse, quota_uses};
 use store::session::record::record;
@@ -234,7 +234,7 @@ fn short_id(id: &SessionId) -> String {
 }
 
 /// The record of a conversation that codemie never wrapped: what its agent's files say of it.
-pub fn foreign_record(foreign: &Foreign, title: Option<&str>) -> serde_json::Value {
+pub fn foreign_record(foreign: &UnwrappedConversation, title: Option<&str>) -> serde_json::Value {
     json!({
         "foreign": true,
         "agent": foreign.agent,

@@ -1,7 +1,7 @@
 //! The session that a person names on the command line, searched in the store and the agents' files, or an error that
 //! suggests names. The order of the search is [`lookup`]'s.
 
-use agents::Foreign;
+use agents::UnwrappedConversation;
 use agents::registry;
 use format::shell;
 use runtime::launch::Origin;
@@ -21,7 +21,7 @@ pub enum FindError {
         "{} is a conversation of {} that never ran through codemie; `codemie resume {}` adopts it",
         .0.agent_session, .0.agent, shell::word(&.0.agent_session.0)
     )]
-    Foreign(Foreign),
+    Unwrapped(UnwrappedConversation),
     #[error(transparent)]
     Store(#[from] store::Error),
 }
@@ -30,7 +30,7 @@ pub enum FindError {
 struct AgentFiles<'a>(&'a Origin);
 
 impl Scan for AgentFiles<'_> {
-    fn find(&self, wanted: &str) -> Vec<Foreign> {
+    fn find(&self, wanted: &str) -> Vec<UnwrappedConversation> {
         registry::AGENTS
             .iter()
             .flat_map(|agent| agent.conversations(&|name| self.0.var(name), wanted))
@@ -58,7 +58,7 @@ pub fn find(view: &View<'_>, wanted: &str, origin: &Origin) -> Result<Found, Fin
 pub fn session(view: &View<'_>, wanted: &str, origin: &Origin) -> Result<SessionRow, FindError> {
     match find(view, wanted, origin)? {
         Found::Session(row) => Ok(*row),
-        Found::Foreign(foreign) => Err(FindError::Foreign(foreign)),
+        Found::Unwrapped(foreign) => Err(FindError::Unwrapped(foreign)),
     }
 }
 

@@ -75,8 +75,8 @@ impl RunningSession {
     /// sought from `origin`.
     pub fn watched(&self, origin: &Origin, folder: &Path) -> Vec<PathBuf> {
         let var = |name: &str| origin.var(name);
-        let trail = registry::by_name(&self.agent).and_then(|agent| agent.trail(&var, folder));
-        let of_agent = trail.map(|trail| trail.watched()).unwrap_or_default();
+        let observer = registry::by_name(&self.agent).and_then(|agent| agent.observer(&var, folder));
+        let of_agent = observer.map(|observer| observer.watched()).unwrap_or_default();
         of_agent.into_iter().chain(self.file.clone()).collect()
     }
 

@@ -3,8 +3,8 @@
 
 use super::list::SessionLine;
 use agents::Agent;
-use agents::Foreign;
-use agents::meter::form::Followed;
+use agents::UnwrappedConversation;
+use agents::meter::form::FormReader;
 use agents::meter::title::Title;
 use agents::registry;
 use runtime::launch::Origin;
@@ -15,12 +15,12 @@ use types::AgentSessionId;
 const BEGINNING: u64 = 1 << 20;
 
 /// The agent's own title, else the first prompt's first line. Reads the whole conversation.
-pub fn of_foreign(foreign: &Foreign, origin: &Origin) -> Option<String> {
+pub fn of_foreign(foreign: &UnwrappedConversation, origin: &Origin) -> Option<String> {
     title_of(foreign, origin, u64::MAX).map(|title| title.text)
 }
 
 /// The one in the lines at the beginning of a conversation.
-pub fn of_beginning(conversation: &Foreign, origin: &Origin) -> Option<String> {
+pub fn of_beginning(conversation: &UnwrappedConversation, origin: &Origin) -> Option<String> {
     let agent = registry::by_name(&conversation.agent)?;
     title_inside(agent, conversation, origin, BEGINNING).map(|title| title.text)
 }
@@ -45,7 +45,8 @@ pub fn add_missing<'a>(
         if row.ended_at.is_none() {
             continue;
         }
-        let conversation = Foreign { agent: row.agent, agent_session, file, cwd: Some(row.workspace.cwd) };
+        let conversation =
+            UnwrappedConversation { agent: row.agent, agent_session, file, cwd: Some(row.workspace.cwd) };
         let title = title_of(&conversation, origin, BEGINNING);
         let noted = |tx: &store::Tx<'_>| match &title {
             Some(title) => tx.set_title(row.id, title),
@@ -63,22 +64,27 @@ pub fn add_missing<'a>(
 }
 
 /// `most`: about so many bytes are read.
-fn title_of(conversation: &Foreign, origin: &Origin, most: u64) -> Option<Title> {
+fn title_of(conversation: &UnwrappedConversation, origin: &Origin, most: u64) -> Option<Title> {
     let agent = registry::by_name(&conversation.agent)?;
     let apart = agent.title(&|name| origin.var(name), &conversation.agent_session);
     apart.or_else(|| title_inside(agent, conversation, origin, most))
 }
 
 /// From its own lines.
-fn title_inside(agent: &dyn Agent, conversation: &Foreign, origin: &Origin, most: u64) -> Option<Title> {
+fn title_inside(
+    agent: &dyn Agent,
+    conversation: &UnwrappedConversation,
+    origin: &Origin,
+    most: u64,
+) -> Option<Title> {
     let file = &conversation.file;
-    let trail = agent.trail(&|name| origin.var(name), conversation.cwd.as_deref().unwrap_or(file))?;
+    let observer = agent.observer(&|name| origin.var(name), conversation.cwd.as_deref().unwrap_or(file))?;
     let form = agent.form(file);
     let content = form.open(file).ok()?;
-    let mut followed = Followed::new(form, None, trail.lines(None));
+    let mut followed = FormReader::new(form, None, observer.lines(None));
     let mut best: Option<Title> = None;
     while let Ok(Some(batch)) = followed.next(&content) {
-        if let Some(title) = batch.harvest.title
+        if let Some(title) = batch.parsed.title
             && best.as_ref().is_none_or(|known| title.replaces(known))
         {
             best = Some(title);
@@ -99,7 +105,7 @@ mod tests {
     fn title(agent: &str, variable: &str, recording: &str, file: &str, id: &str) -> Option<String> {
         let root =
             Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).join("tests/fixtures").join(recording);
-        let foreign = Foreign {
+        let foreign = UnwrappedConversation {
             agent: agent.into(),
             agent_session: AgentSessionId(id.into()),
             file: root.join(file),
@@ -147,7 +153,7 @@ mod tests {
         let names = "{\"id\":\"t1\",\"thread_name\":\"Old\"}\n{\"id\":\"t1\",\"thread_name\":\"Fix the proxy\"}\n{\"id\":\"t2\",\"thread_name\":\"Other\"}\ntorn";
         std::fs::write(home.path().join("session_index.jsonl"), names).unwrap();
         let of = |id: &str| {
-            let foreign = Foreign {
+            let foreign = UnwrappedConversation {
                 agent: "codex".into(),
                 agent_session: AgentSessionId(id.into()),
                 file: rollout.clone(),

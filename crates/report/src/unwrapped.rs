@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::list::SessionLine;
 use super::title;
-use agents::Foreign;
+use agents::UnwrappedConversation;
 use runtime::launch::Origin;
 use scan::{self, ForeignSession, Scanner};
 use store::{Filter, ListedSession, Show, Store, View};
@@ -104,7 +104,7 @@ impl SessionLine {
 pub fn add_titles<'a>(lines: impl Iterator<Item = &'a mut SessionLine>, origin: &Origin) {
     for line in lines {
         let Some(file) = &line.unwrapped else { continue };
-        let conversation = Foreign {
+        let conversation = UnwrappedConversation {
             agent: line.row.agent.clone(),
             agent_session: AgentSessionId(line.row.id.clone()),
             file: file.clone(),

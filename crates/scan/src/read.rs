@@ -1,5 +1,5 @@
 //! Reading: conversations become calls, by several threads at once, each with a buffer of its own. The agent knows the
-//! meaning of a line (`Lines`), and the meter how to follow it (`Followed`): the same code follows a running session.
+//! meaning of a line (`Lines`), and the meter how to follow it (`FormReader`): the same code follows a running session.
 
 use std::collections::HashMap;
 use std::io;
@@ -14,7 +14,7 @@ use super::run::SortedRun;
 use super::spill::{Buffer, Spill};
 use super::strings::{LocalStrings, StringId, StringTable};
 use agents::Agent;
-use agents::meter::form::Followed;
+use agents::meter::form::FormReader;
 use agents::meter::line::{LineFacts, Lines};
 use agents::meter::record::{Fact, Record};
 use agents::meter::tail::{LongLineTurn, Position, Restart};
@@ -193,7 +193,7 @@ impl Worker<'_> {
         };
         let seed = agent_seed(agent.name());
         let turn = Arc::clone(&queue.turn);
-        let mut followed = Followed::lent(form, job.position, lines, &mut self.room, turn);
+        let mut followed = FormReader::lent(form, job.position, lines, &mut self.room, turn);
         let read = loop {
             let batch = match followed.next(&content) {
                 Ok(Some(batch)) => batch,
@@ -207,7 +207,7 @@ impl Worker<'_> {
                 (outcome.unreadable, outcome.facts, outcome.last) = (0, LineFacts::default(), None);
             }
             outcome.unreadable += batch.unreadable;
-            for record in &batch.harvest.records {
+            for record in &batch.parsed.records {
                 if let Some(sighting) = self.sighting(record, outcome.number) {
                     outcome.last = outcome.last.max(Some(sighting.at.0));
                     let key = record.key.as_bytes();
@@ -219,7 +219,7 @@ impl Worker<'_> {
             }
             let read = batch.to.progress().saturating_sub(batch.from.map_or(0, Position::progress));
             queue.done.fetch_add(read, Ordering::Relaxed);
-            outcome.facts.merge(batch.harvest.facts);
+            outcome.facts.merge(batch.parsed.facts);
             (outcome.position, outcome.state) = (Some(batch.to), batch.state);
         };
         let room;

@@ -7,14 +7,14 @@ use uuid::Uuid;
 
 use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
-use super::trail::ClaudeTrail;
+use super::observer::ClaudeObserver;
 use super::{invocation, live, screen, version, view, writers};
-use crate::Foreign;
+use crate::UnwrappedConversation;
 use crate::live::{Published, ScreenReading, TurnMark, Writer};
 use crate::meter::line::Lines;
 use crate::{
-    Agent, Conversation, ConversationFiles, FileOwner, Follow, Injection, Invocation, Launch, Live, Remark,
-    SessionFile, SessionFiles, Trail, Var, transcript,
+    Agent, Conversation, ConversationFiles, FileOwner, Injection, Invocation, Launch, Live, Observe,
+    Observer, Remark, SessionFile, SessionFiles, Var, transcript,
 };
 use os::file::read_at_most;
 use pty::process::Processes;
@@ -106,14 +106,14 @@ impl Launch for Claude {
 }
 
 impl ConversationFiles for Claude {
-    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
+    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<UnwrappedConversation> {
         let found = ClaudeFiles::from_env(var).map(|files| files.session_files()).unwrap_or_default();
-        let mut conversations: Vec<Foreign> = found
+        let mut conversations: Vec<UnwrappedConversation> = found
             .files
             .into_iter()
             .filter_map(|file| Some((files::session_id(&file.path)?, file.path)))
             .filter(|(id, _)| id.0.starts_with(wanted))
-            .map(|(agent_session, file)| Foreign {
+            .map(|(agent_session, file)| UnwrappedConversation {
                 agent: self.name().to_owned(),
                 agent_session,
                 cwd: view::folder(&file),
@@ -186,8 +186,8 @@ impl Live for Claude {
     }
 }
 
-impl Follow for Claude {
-    fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
-        Some(Box::new(ClaudeTrail::new(ClaudeFiles::from_env(var)?, folder)))
+impl Observe for Claude {
+    fn observer(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Observer>> {
+        Some(Box::new(ClaudeObserver::new(ClaudeFiles::from_env(var)?, folder)))
     }
 }

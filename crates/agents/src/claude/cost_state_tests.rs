@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::lines::ClaudeLines;
-use crate::meter::line::{Harvest, Lines};
+use crate::meter::line::{Lines, ParsedLines};
 
 use crate::meter::record::Fact;
 use types::PicoDollars;
@@ -15,9 +15,9 @@ fn cost_state_lines_agree_with_our_sums() {
     let (mut lines, mut tokens, mut cost) = (ClaudeLines::new(None), Tokens::default(), PicoDollars(0));
     let (mut calls, mut compared) = (0, 0);
     for line in text.lines() {
-        let mut harvest = Harvest::default();
-        lines.read(line.as_bytes(), &mut harvest).unwrap();
-        for record in harvest.records {
+        let mut parsed = ParsedLines::default();
+        lines.read(line.as_bytes(), &mut parsed).unwrap();
+        for record in parsed.records {
             let Fact::Usage(usage) = record.fact else { continue };
             calls += 1;
             tokens.input += usage.tokens.input;

@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use super::shape::{self, Block, Content, Line, Message, Origin, Text};
 use super::tools::{Change, ToolOutcome, Waiting};
 use super::view;
-use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
+use crate::meter::line::{LineFacts, Lines, ParsedLines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Usage};
 use crate::meter::title::{Title, TitleSource};
 use pricing::tier::Tier;
@@ -91,7 +91,7 @@ impl ClaudeLines {
 }
 
 impl Lines for ClaudeLines {
-    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+    fn read(&mut self, line: &[u8], into: &mut ParsedLines) -> Result<(), Unreadable> {
         let bytes = line.trim_ascii();
         if bytes.is_empty() {
             return Ok(());
@@ -141,7 +141,7 @@ impl Lines for ClaudeLines {
 }
 
 impl ClaudeLines {
-    fn assistant(&mut self, line: &Line, into: &mut Harvest) -> Result<(), Unreadable> {
+    fn assistant(&mut self, line: &Line, into: &mut ParsedLines) -> Result<(), Unreadable> {
         let everything = self.usage_only.is_none();
         let at = time(line);
         if everything && line.is_api_error_message.0 == Some(true) {
@@ -167,7 +167,7 @@ impl ClaudeLines {
         Ok(())
     }
 
-    fn user(&mut self, line: &Line, into: &mut Harvest) {
+    fn user(&mut self, line: &Line, into: &mut ParsedLines) {
         let at = time(line);
         let content = line
             .message

@@ -1,13 +1,13 @@
 use super::*;
 use types::ToolKind;
 
-fn read(lines: &[&str]) -> Harvest {
+fn read(lines: &[&str]) -> ParsedLines {
     let mut reader = ClaudeLines::new(None);
-    let mut harvest = Harvest::default();
+    let mut parsed = ParsedLines::default();
     for line in lines {
-        reader.read(line.as_bytes(), &mut harvest).unwrap();
+        reader.read(line.as_bytes(), &mut parsed).unwrap();
     }
-    harvest
+    parsed
 }
 
 fn one(line: &str) -> Record {
@@ -179,12 +179,12 @@ fn an_open_tool_call_survives_a_restart() {
     let result = r#"{"type":"user","message":{"content":[{"type":"tool_result","tool_use_id":"toolu_1","is_error":true}]},"toolUseResult":"Error: Exit code 3"}"#;
     let mut before = ClaudeLines::new(None);
     assert_eq!(before.state(), None);
-    before.read(call.as_bytes(), &mut Harvest::default()).unwrap();
+    before.read(call.as_bytes(), &mut ParsedLines::default()).unwrap();
     let state = before.state().unwrap();
     let mut after = ClaudeLines::new(Some(&state));
-    let mut harvest = Harvest::default();
-    after.read(result.as_bytes(), &mut harvest).unwrap();
-    assert!(matches!(&harvest.records[0].fact, Fact::Tool(tool) if tool.name == "Bash" && !tool.ok));
+    let mut parsed = ParsedLines::default();
+    after.read(result.as_bytes(), &mut parsed).unwrap();
+    assert!(matches!(&parsed.records[0].fact, Fact::Tool(tool) if tool.name == "Bash" && !tool.ok));
     assert_eq!(after.state(), None);
     assert_eq!(ClaudeLines::new(Some("rubbish")).state(), None);
 }
@@ -215,11 +215,11 @@ fn unknown_lines_are_ignored_and_broken_ones_are_errors() {
         r#"{"type":"assistant"} {"type":"assistant"}"#,
         "\u{feff}{}",
     ] {
-        let mut harvest = Harvest::default();
-        assert!(ClaudeLines::new(None).read(line.as_bytes(), &mut harvest).is_err(), "{line}");
-        assert!(harvest.records.is_empty(), "{line}");
+        let mut parsed = ParsedLines::default();
+        assert!(ClaudeLines::new(None).read(line.as_bytes(), &mut parsed).is_err(), "{line}");
+        assert!(parsed.records.is_empty(), "{line}");
     }
-    assert!(ClaudeLines::new(None).read(b"{\"type\":\"\xff\"}", &mut Harvest::default()).is_err());
+    assert!(ClaudeLines::new(None).read(b"{\"type\":\"\xff\"}", &mut ParsedLines::default()).is_err());
 }
 
 #[test]
@@ -248,13 +248,13 @@ fn the_fast_way_finds_the_same_calls() {
     );
     let prompt = r#"{"type":"user","uuid":"u","message":{"content":"the \"assistant\" \"usage\""}}"#;
     let mut fast = ClaudeLines::usage_only();
-    let mut harvest = Harvest::default();
+    let mut parsed = ParsedLines::default();
     for line in [call.as_str(), prompt, r#"{"type":"mode"}"#] {
-        fast.read(line.as_bytes(), &mut harvest).unwrap();
+        fast.read(line.as_bytes(), &mut parsed).unwrap();
     }
-    assert_eq!(harvest.records, vec![one(&call)]);
+    assert_eq!(parsed.records, vec![one(&call)]);
     assert_eq!(fast.state(), None);
-    assert!(fast.read(b"{\"type\":\"us", &mut harvest).is_err());
+    assert!(fast.read(b"{\"type\":\"us", &mut parsed).is_err());
 }
 
 #[test]
@@ -279,10 +279,10 @@ fn the_fast_way_and_the_whole_way_agree_on_odd_lines() {
         r#"{"message":null,"usage":1,"type":"assistant"}"#.to_owned(),
     ] {
         let outcome = |mut reader: ClaudeLines| {
-            let mut harvest = Harvest::default();
-            let read = reader.read(line.as_bytes(), &mut harvest).is_ok();
-            harvest.records.retain(|record| matches!(record.fact, Fact::Usage(_)));
-            (read, harvest.records)
+            let mut parsed = ParsedLines::default();
+            let read = reader.read(line.as_bytes(), &mut parsed).is_ok();
+            parsed.records.retain(|record| matches!(record.fact, Fact::Usage(_)));
+            (read, parsed.records)
         };
         assert_eq!(outcome(ClaudeLines::usage_only()), outcome(ClaudeLines::new(None)), "{line}");
     }

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::evidence;
 use super::files::ClaudeFiles;
 use super::invocation::classify;
-use super::trail::{MAX_ENTRY, PROGRAM};
+use super::observer::{MAX_ENTRY, PROGRAM};
 use crate::correlate::RegistryEntry;
 use crate::live::Writer;
 use crate::writers::{background, foreground, named_by_command};

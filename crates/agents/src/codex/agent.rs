@@ -9,15 +9,15 @@ use uuid::Uuid;
 use super::files::{self, CodexFiles};
 use super::head::Head;
 use super::lines::CodexLines;
-use super::trail::CodexTrail;
+use super::observer::CodexObserver;
 use super::version::{takes_config_flag, takes_no_daemon};
 use super::{invocation, view};
-use crate::Foreign;
+use crate::UnwrappedConversation;
 use crate::meter::line::Lines;
 use crate::meter::title::Title;
 use crate::{
-    Agent, ConversationFiles, FileOwner, Follow, Invocation, InvocationKind, Launch, Remark, SessionFile,
-    SessionFiles, Trail, Var, package, transcript,
+    Agent, ConversationFiles, FileOwner, Invocation, InvocationKind, Launch, Observe, Observer, Remark,
+    SessionFile, SessionFiles, Var, package, transcript,
 };
 use os::file::read_at_most;
 use pty::process::{Processes, SystemProcesses};
@@ -150,14 +150,19 @@ impl Launch for Codex {
 }
 
 impl ConversationFiles for Codex {
-    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
+    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<UnwrappedConversation> {
         let found = self.session_files(var).files.into_iter().map(|file| file.path);
         let named = found.filter_map(|file| Some((files::thread_of(&file)?, file)));
         named
             .filter(|(thread, _)| thread.0.starts_with(wanted))
             .filter_map(|(agent_session, file)| {
                 let head = Head::read(&file).filter(|head| !head.helper)?;
-                Some(Foreign { agent: self.name().to_owned(), agent_session, cwd: head.cwd, file })
+                Some(UnwrappedConversation {
+                    agent: self.name().to_owned(),
+                    agent_session,
+                    cwd: head.cwd,
+                    file,
+                })
             })
             .collect()
     }
@@ -189,11 +194,11 @@ impl ConversationFiles for Codex {
     }
 }
 
-impl Follow for Codex {
-    fn trail(&self, var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
+impl Observe for Codex {
+    fn observer(&self, var: Var<'_>, _folder: &Path) -> Option<Box<dyn Observer>> {
         let mark = var(ORIGINATOR).and_then(|mark| mark.into_string().ok());
         let mark = mark.filter(|mark| mark.starts_with(MARK));
-        Some(Box::new(CodexTrail::new(CodexFiles::from_env(var)?, mark)))
+        Some(Box::new(CodexObserver::new(CodexFiles::from_env(var)?, mark)))
     }
 }
 

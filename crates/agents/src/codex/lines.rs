@@ -20,7 +20,7 @@ use super::shape::{
     text,
 };
 use super::tools::{self, CallOrigin, Waiting};
-use crate::meter::line::{Harvest, LineFacts, Lines, Unreadable};
+use crate::meter::line::{LineFacts, Lines, ParsedLines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Usage};
 use crate::meter::title::Title;
 use pricing::tier::Tier;
@@ -74,7 +74,7 @@ impl CodexLines {
 }
 
 impl Lines for CodexLines {
-    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+    fn read(&mut self, line: &[u8], into: &mut ParsedLines) -> Result<(), Unreadable> {
         let bytes = line.trim_ascii();
         if bytes.is_empty() {
             return Ok(());
@@ -110,7 +110,7 @@ impl Lines for CodexLines {
 }
 
 impl CodexLines {
-    fn read_line(&mut self, line: &Line, at: Timestamp, into: &mut Harvest) -> Result<(), Unreadable> {
+    fn read_line(&mut self, line: &Line, at: Timestamp, into: &mut ParsedLines) -> Result<(), Unreadable> {
         match line.kind.0.as_deref() {
             Some("session_meta") => self.meta(line, at, &mut into.facts),
             Some("turn_context") => {
@@ -186,7 +186,7 @@ impl CodexLines {
         }
     }
 
-    fn usage(&mut self, line: &Line, at: Timestamp, into: &mut Harvest) -> Result<(), Unreadable> {
+    fn usage(&mut self, line: &Line, at: Timestamp, into: &mut ParsedLines) -> Result<(), Unreadable> {
         let record: UsageRecord = line.payload()?;
         let Some(counts) = record.usage else { return Ok(()) };
         let Some(key) = record.response_id.0 else {
@@ -219,7 +219,7 @@ impl CodexLines {
         })
     }
 
-    fn event(&mut self, line: &Line, at: Timestamp, into: &mut Harvest) -> Result<(), Unreadable> {
+    fn event(&mut self, line: &Line, at: Timestamp, into: &mut ParsedLines) -> Result<(), Unreadable> {
         let event: Event = line.payload()?;
         match event.kind.0.as_deref() {
             Some("token_count") => {
@@ -273,7 +273,7 @@ impl CodexLines {
         &mut self,
         info: Option<&RawValue>,
         at: Timestamp,
-        into: &mut Harvest,
+        into: &mut ParsedLines,
     ) -> Result<(), Unreadable> {
         if let Some(copies) = &mut self.memory.copies {
             copies.goes_on(at);
@@ -311,7 +311,7 @@ impl CodexLines {
         Some(format!("{thread}:{}", self.memory.prompts))
     }
 
-    fn item(&mut self, item: &Item, thread: Option<&str>, at: Timestamp, into: &mut Harvest) {
+    fn item(&mut self, item: &Item, thread: Option<&str>, at: Timestamp, into: &mut ParsedLines) {
         if item.kind.0.as_deref() == Some("UserMessage") {
             let own = thread.is_none_or(|thread| self.memory.thread.as_deref() == Some(thread));
             if own
@@ -327,7 +327,7 @@ impl CodexLines {
         into.records.extend(self.memory.waiting.item_ended(item, origin));
     }
 
-    fn response(&mut self, line: &Line, at: Timestamp, into: &mut Harvest) -> Result<(), Unreadable> {
+    fn response(&mut self, line: &Line, at: Timestamp, into: &mut ParsedLines) -> Result<(), Unreadable> {
         let item: ResponseItem = line.payload()?;
         let kind = item.kind.0.as_deref().unwrap_or_default();
         if kind == "message" {

@@ -12,17 +12,17 @@ fn line(kind: &str, payload: &str) -> String {
     format!(r#"{{"timestamp":"2026-11-16T10:00:01.000Z","ordinal":1,"type":"{kind}","payload":{payload}}}"#)
 }
 
-fn read(lines: &mut CodexLines, texts: &[String]) -> Harvest {
-    let mut harvest = Harvest::default();
+fn read(lines: &mut CodexLines, texts: &[String]) -> ParsedLines {
+    let mut parsed = ParsedLines::default();
     for text in texts {
-        lines.read(text.as_bytes(), &mut harvest).unwrap_or_else(|error| panic!("{text}: {error}"));
+        lines.read(text.as_bytes(), &mut parsed).unwrap_or_else(|error| panic!("{text}: {error}"));
     }
-    harvest
+    parsed
 }
 
 fn facts(texts: &[String]) -> Vec<(String, Fact)> {
-    let harvest = read(&mut CodexLines::new(None), texts);
-    harvest.records.into_iter().map(|record| (record.key, record.fact)).collect()
+    let parsed = read(&mut CodexLines::new(None), texts);
+    parsed.records.into_iter().map(|record| (record.key, record.fact)).collect()
 }
 
 fn usage(response: &str) -> String {
@@ -48,7 +48,7 @@ fn a_call_has_disjoint_token_counts_and_the_model_of_its_turn() {
         usage("r2"),
     ];
     for mut lines in [CodexLines::new(None), CodexLines::usage_only(None)] {
-        let harvest = read(&mut lines, &texts);
+        let parsed = read(&mut lines, &texts);
         let tokens = Tokens {
             input: 500,
             output: 103,
@@ -59,12 +59,12 @@ fn a_call_has_disjoint_token_counts_and_the_model_of_its_turn() {
         };
         let call = |model: &str, tier| Usage { model: model.into(), tokens, tier, request_id: None };
         let expected = [("r1", call("gpt-5.5", Tier::Standard)), ("r2", call("gpt-6-sol", Tier::Fast))];
-        for (record, (key, call)) in harvest.records.iter().zip(expected) {
+        for (record, (key, call)) in parsed.records.iter().zip(expected) {
             assert_eq!((record.key.as_str(), &record.fact), (key, &Fact::Usage(call)));
             assert_eq!((record.copied, record.subagent.as_deref()), (false, None));
         }
-        assert_eq!(harvest.records.len(), 2);
-        let facts = harvest.facts;
+        assert_eq!(parsed.records.len(), 2);
+        let facts = parsed.facts;
         assert_eq!(facts.session, Some(AgentSessionId("t".into())));
         assert_eq!((facts.cwd.as_deref(), facts.branch.as_deref()), (Some("/q"), Some("main")));
         assert_eq!(facts.first_at, Timestamp::parse("2026-11-16T10:00:00.000Z"));
@@ -126,9 +126,9 @@ fn a_sub_agent_counts_for_its_root_and_has_no_prompts() {
         r#"{"thread_id":"s","session_id":"t","response_id":"r9","usage":{"input_tokens":1}}"#,
     );
     let own = meta("").replace("\"id\":\"t\"", "\"id\":\"s\"").replace("\"user\"", "\"subagent\"");
-    let harvest = read(&mut CodexLines::new(None), &[own, prompt.clone(), call]);
-    assert_eq!(harvest.facts.session, Some(AgentSessionId("t".into())));
-    let [only] = &harvest.records[..] else { panic!("{:?}", harvest.records) };
+    let parsed = read(&mut CodexLines::new(None), &[own, prompt.clone(), call]);
+    assert_eq!(parsed.facts.session, Some(AgentSessionId("t".into())));
+    let [only] = &parsed.records[..] else { panic!("{:?}", parsed.records) };
     assert_eq!((only.key.as_str(), only.subagent.as_deref()), ("r9", Some("s")));
     // A review writes its sub-agent's first message into its own file as well.
     assert_eq!(facts(&[meta(""), prompt.clone()]), []);
@@ -222,7 +222,7 @@ fn older_versions_are_counted_by_their_sums() {
 fn unreadable_lines_are_reported_and_unknown_ones_are_not() {
     let mut lines = CodexLines::new(None);
     let mut scan = CodexLines::usage_only(None);
-    let mut harvest = Harvest::default();
+    let mut parsed = ParsedLines::default();
     for broken in [
         "{".to_owned(),
         "7".to_owned(),
@@ -231,8 +231,8 @@ fn unreadable_lines_are_reported_and_unknown_ones_are_not() {
         line("token_usage_record", r#"{"usage":{"input_tokens":7}}"#),
         line("session_meta", "7"),
     ] {
-        assert!(lines.read(broken.as_bytes(), &mut harvest).is_err(), "{broken}");
-        assert!(scan.read(broken.as_bytes(), &mut harvest).is_err(), "{broken}");
+        assert!(lines.read(broken.as_bytes(), &mut parsed).is_err(), "{broken}");
+        assert!(scan.read(broken.as_bytes(), &mut parsed).is_err(), "{broken}");
     }
     for fine in [
         "",
@@ -244,10 +244,10 @@ fn unreadable_lines_are_reported_and_unknown_ones_are_not() {
         &line("response_item", r#"{"type":"function_call_output","call_id":"never","output":{"a":1}}"#),
         &line("token_usage_record", r#"{"response_id":"r"}"#),
     ] {
-        assert!(lines.read(fine.as_bytes(), &mut harvest).is_ok(), "{fine}");
-        assert!(scan.read(fine.as_bytes(), &mut harvest).is_ok(), "{fine}");
+        assert!(lines.read(fine.as_bytes(), &mut parsed).is_ok(), "{fine}");
+        assert!(scan.read(fine.as_bytes(), &mut parsed).is_ok(), "{fine}");
     }
-    assert_eq!(harvest.records, []);
+    assert_eq!(parsed.records, []);
 }
 
 #[test]
@@ -259,9 +259,9 @@ fn state_survives_a_restart_and_another_file_begins_without() {
     assert_eq!(lines.state(), None);
     read(&mut lines, &[meta(""), line("turn_context", r#"{"model":"gpt-5.5"}"#), call]);
     let mut lines = CodexLines::new(lines.state().as_deref());
-    let harvest = read(&mut lines, &[output.clone(), usage("r1")]);
-    assert!(matches!(&harvest.records[0].fact, Fact::Tool(tool) if tool.ok && tool.name == "exec_command"));
-    assert!(matches!(&harvest.records[1].fact, Fact::Usage(usage) if usage.model == "gpt-5.5"));
+    let parsed = read(&mut lines, &[output.clone(), usage("r1")]);
+    assert!(matches!(&parsed.records[0].fact, Fact::Tool(tool) if tool.ok && tool.name == "exec_command"));
+    assert!(matches!(&parsed.records[1].fact, Fact::Usage(usage) if usage.model == "gpt-5.5"));
     assert!(lines.state().is_some_and(|state| state.len() < 300), "{:?}", lines.state());
     lines.forget();
     assert_eq!(lines.state(), None);

@@ -7,7 +7,7 @@
 //! A call through the run's own proxy is such a registry: it names the conversation, and the system the process. It comes late, and
 //! calls of a conversation that was left may still be under way, so it decides only where nothing else has.
 //!
-//! Agents leave different evidence, so there is one method for each kind, and the agent's trail names it ([`Method`]):
+//! Agents leave different evidence, so there is one method for each kind, and the agent's observer names it ([`Method`]):
 //! - [`registry`]: the agent registers its processes, and its log and files make up for what the registry leaves out;
 //! - [`held`]: a process keeps the files of its conversations open or locked;
 //! - [`folder`]: processes sign nothing, and are followed by the traces they leave in a folder.

@@ -1,4 +1,4 @@
-//! What an agent's trail sees and the correlator judges.
+//! What an agent's observer sees and the correlator judges.
 
 use std::collections::BTreeSet;
 

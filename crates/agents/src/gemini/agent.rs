@@ -7,14 +7,14 @@ use uuid::Uuid;
 
 use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
-use super::trail::GeminiTrail;
+use super::observer::GeminiObserver;
 use super::{invocation, version, view};
-use crate::Foreign;
+use crate::UnwrappedConversation;
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::{
-    Agent, ConversationFiles, FileOwner, Follow, Injection, Invocation, Launch, Remark, SessionFile,
-    SessionFiles, Trail, Var, package, transcript,
+    Agent, ConversationFiles, FileOwner, Injection, Invocation, Launch, Observe, Observer, Remark,
+    SessionFile, SessionFiles, Var, package, transcript,
 };
 use types::AgentSessionId;
 
@@ -110,16 +110,16 @@ impl Launch for Gemini {
 }
 
 impl ConversationFiles for Gemini {
-    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<Foreign> {
+    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<UnwrappedConversation> {
         let Some(files) = GeminiFiles::from_env(var) else { return Vec::new() };
-        let mut conversations: Vec<Foreign> = files
+        let mut conversations: Vec<UnwrappedConversation> = files
             .all_main()
             .unwrap_or_default()
             .into_iter()
             .filter(|path| files::may_be_of(path, wanted))
             .filter_map(|file| {
                 let header = files::header(&file)?;
-                header.session.0.starts_with(wanted).then(|| Foreign {
+                header.session.0.starts_with(wanted).then(|| UnwrappedConversation {
                     agent: self.name().to_owned(),
                     agent_session: header.session,
                     cwd: files.folder_of(&file),
@@ -161,8 +161,8 @@ impl ConversationFiles for Gemini {
     }
 }
 
-impl Follow for Gemini {
-    fn trail(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Trail>> {
-        Some(Box::new(GeminiTrail::new(GeminiFiles::from_env(var)?, folder)))
+impl Observe for Gemini {
+    fn observer(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Observer>> {
+        Some(Box::new(GeminiObserver::new(GeminiFiles::from_env(var)?, folder)))
     }
 }

@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::files;
 use super::lines::GeminiLines;
-use crate::meter::form::{Followed, Opened};
+use crate::meter::form::{FormReader, Opened};
 use crate::meter::line::Lines;
 use crate::recordings::{
     Counted, besides_usage, count_all, pieces_readers_and_restarts_change_nothing, read_whole, usage,
@@ -125,7 +125,7 @@ fn recordings_of_older_versions_count_each_call_once() {
                 let whole: Value = serde_json::from_slice(data).unwrap();
                 let file = tempfile::NamedTempFile::with_suffix(".json").unwrap();
                 let lines = if usage_only { GeminiLines::usage_only(None) } else { GeminiLines::new(None) };
-                let mut followed = Followed::new(files::form(file.path()), None, lines);
+                let mut followed = FormReader::new(files::form(file.path()), None, lines);
                 let messages = whole["messages"].as_array().unwrap();
                 for known in 1..=messages.len() {
                     let messages = serde_json::to_string_pretty(&messages[..known]).unwrap();
@@ -137,10 +137,10 @@ fn recordings_of_older_versions_count_each_call_once() {
                     let batch = followed.next(&Opened::File(file.reopen().unwrap())).unwrap().unwrap();
                     assert_eq!(batch.unreadable, 0, "{path}");
                     assert_eq!(
-                        batch.harvest.facts.session.map(|id| id.0).as_deref(),
+                        batch.parsed.facts.session.map(|id| id.0).as_deref(),
                         whole["sessionId"].as_str()
                     );
-                    count_all(&mut counted, batch.harvest.records);
+                    count_all(&mut counted, batch.parsed.records);
                 }
             }
             assert_eq!(usage(&counted), case.truth, "{}", case.name);

@@ -15,7 +15,7 @@ use serde_json::value::RawValue;
 
 use super::shape::{self, Line, Text};
 use super::tools::Call;
-use crate::meter::line::{Harvest, Lines, Unreadable};
+use crate::meter::line::{Lines, ParsedLines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Usage};
 use crate::meter::title::{Title, TitleSource};
 use pricing::tier::Tier;
@@ -63,7 +63,7 @@ impl GeminiLines {
 }
 
 impl Lines for GeminiLines {
-    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+    fn read(&mut self, line: &[u8], into: &mut ParsedLines) -> Result<(), Unreadable> {
         let bytes = line.trim_ascii();
         if bytes.is_empty() {
             return Ok(());
@@ -109,7 +109,7 @@ enum MessageOrigin {
 
 impl GeminiLines {
     /// One message that cannot be read makes the line unreadable, but not the others.
-    fn replay(&mut self, messages: &[&RawValue], into: &mut Harvest) -> Result<(), Unreadable> {
+    fn replay(&mut self, messages: &[&RawValue], into: &mut ParsedLines) -> Result<(), Unreadable> {
         let mut broken = Ok(());
         for raw in messages {
             match serde_json::from_str::<Line>(raw.get()) {
@@ -120,7 +120,7 @@ impl GeminiLines {
         broken
     }
 
-    fn message(&mut self, message: &Line, origin: MessageOrigin, into: &mut Harvest) {
+    fn message(&mut self, message: &Line, origin: MessageOrigin, into: &mut ParsedLines) {
         let Some(id) = message.id.0.as_deref() else { return };
         let at = time(&message.timestamp);
         let subagent = self.memory.session.as_deref().filter(|_| self.memory.subagent);
@@ -168,7 +168,7 @@ impl GeminiLines {
         }
     }
 
-    fn note_facts(&mut self, line: &Line, into: &mut Harvest) {
+    fn note_facts(&mut self, line: &Line, into: &mut ParsedLines) {
         if let Some(session) = line.session_id.0.as_deref() {
             self.memory.session = Some(session.to_owned());
             self.memory.subagent = line.kind.0.as_deref() == Some("subagent");

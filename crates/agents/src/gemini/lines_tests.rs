@@ -3,16 +3,16 @@ use crate::meter::tail::{FileId, Source, Tail};
 
 const HEADER: &str = r#"{"sessionId":"s1","projectHash":"h","startTime":"2026-11-16T00:00:00.000Z","lastUpdated":"x","kind":"main"}"#;
 
-fn read(lines: &[&str]) -> (Harvest, usize) {
-    let (mut reader, mut harvest, mut unreadable) = (GeminiLines::new(None), Harvest::default(), 0);
+fn read(lines: &[&str]) -> (ParsedLines, usize) {
+    let (mut reader, mut parsed, mut unreadable) = (GeminiLines::new(None), ParsedLines::default(), 0);
     for line in lines {
-        unreadable += usize::from(reader.read(line.as_bytes(), &mut harvest).is_err());
+        unreadable += usize::from(reader.read(line.as_bytes(), &mut parsed).is_err());
     }
-    (harvest, unreadable)
+    (parsed, unreadable)
 }
 
-fn keys(harvest: &Harvest) -> Vec<&str> {
-    harvest.records.iter().map(|record| record.key.as_str()).collect()
+fn keys(parsed: &ParsedLines) -> Vec<&str> {
+    parsed.records.iter().map(|record| record.key.as_str()).collect()
 }
 
 fn user(id: &str, content: &str) -> String {
@@ -22,13 +22,13 @@ fn user(id: &str, content: &str) -> String {
 #[test]
 fn tokens_are_made_disjoint() {
     let line = r#"{"id":"m","timestamp":"2026-11-16T00:00:01.000Z","type":"gemini","content":"x","tokens":{"input":1020,"output":102,"cached":502,"thoughts":12,"tool":3,"total":1137},"model":"gemini-3.8-flash"}"#;
-    let (harvest, unreadable) = read(&[HEADER, line]);
+    let (parsed, unreadable) = read(&[HEADER, line]);
     assert_eq!(unreadable, 0);
-    let Fact::Usage(usage) = &harvest.records[0].fact else { panic!() };
+    let Fact::Usage(usage) = &parsed.records[0].fact else { panic!() };
     let expected = Tokens { input: 521, output: 114, cache_read: 502, reasoning: 12, ..Tokens::default() };
     assert_eq!((usage.tokens, usage.model.as_str()), (expected, "gemini-3.8-flash"));
     assert_eq!(usage.tokens.total(), 1137, "as the agent itself adds up");
-    assert_eq!(harvest.facts.session, Some(AgentSessionId("s1".into())));
+    assert_eq!(parsed.facts.session, Some(AgentSessionId("s1".into())));
 }
 
 #[test]
@@ -52,8 +52,8 @@ fn only_submitted_texts_are_prompts() {
         (r#"[{"text":"Here is the user's editor context as a JSON object."}]"#, false),
         (r#"[{"text":"thinking","thought":true}]"#, false),
     ] {
-        let (harvest, unreadable) = read(&[HEADER, &user("m", content)]);
-        assert_eq!((harvest.records.len(), unreadable), (usize::from(prompt), 0), "{content}");
+        let (parsed, unreadable) = read(&[HEADER, &user("m", content)]);
+        assert_eq!((parsed.records.len(), unreadable), (usize::from(prompt), 0), "{content}");
     }
 }
 
@@ -75,15 +75,15 @@ fn messages_written_again_by_chat_resume_are_no_prompts() {
     assert_eq!(keys(&read(&lines).0), ["p1", "p2"]);
     // A reader that starts in the middle of it remembers.
     for at in 1..lines.len() {
-        let (mut first, mut harvest) = (GeminiLines::new(None), Harvest::default());
+        let (mut first, mut parsed) = (GeminiLines::new(None), ParsedLines::default());
         for line in &lines[..at] {
-            first.read(line.as_bytes(), &mut harvest).unwrap();
+            first.read(line.as_bytes(), &mut parsed).unwrap();
         }
         let mut second = GeminiLines::new(first.state().as_deref());
         for line in &lines[at..] {
-            second.read(line.as_bytes(), &mut harvest).unwrap();
+            second.read(line.as_bytes(), &mut parsed).unwrap();
         }
-        assert_eq!(keys(&harvest), ["p1", "p2"], "restarted before line {at}");
+        assert_eq!(keys(&parsed), ["p1", "p2"], "restarted before line {at}");
     }
 }
 
@@ -106,8 +106,8 @@ fn errors_of_the_api_are_distinguished_from_others() {
         let line = format!(
             r#"{{"id":"e","timestamp":"2026-11-16T00:00:01.000Z","type":"error","content":{content}}}"#
         );
-        let (harvest, _) = read(&[HEADER, &line]);
-        let error = harvest.records.first().map(|record| match &record.fact {
+        let (parsed, _) = read(&[HEADER, &line]);
+        let error = parsed.records.first().map(|record| match &record.fact {
             Fact::Error(error) => (error.status, error.kind.as_str()),
             other => panic!("{other:?}"),
         });
@@ -128,8 +128,8 @@ fn broken_lines_are_reported_and_hide_no_others() {
         (vec![&format!(r#"{{"$set":{{"messages":[{bad},7,{good}]}}}}"#)], &["g"], 1),
         (vec![&format!(r#"{{"sessionId":"s","projectHash":"h","messages":[{good}]}}"#)], &["g"], 0),
     ] {
-        let (harvest, count) = read(&lines);
-        assert_eq!((keys(&harvest), count), (expected.to_vec(), unreadable), "{lines:?}");
+        let (parsed, count) = read(&lines);
+        assert_eq!((keys(&parsed), count), (expected.to_vec(), unreadable), "{lines:?}");
     }
 }
 
@@ -163,7 +163,7 @@ fn a_replay_over_the_limit_loses_no_numbers_and_is_reported() {
     let mut tail = Tail::new(None, GeminiLines::new(None));
     let (mut found, mut unreadable) = (Vec::new(), 0);
     while let Some(batch) = tail.next(&file).unwrap() {
-        found.extend(batch.harvest.records.into_iter().map(|record| record.key));
+        found.extend(batch.parsed.records.into_iter().map(|record| record.key));
         unreadable += batch.unreadable;
     }
     assert_eq!((found, unreadable), (vec!["m1".to_owned(), "m2".to_owned()], 1));

@@ -3,7 +3,7 @@
 //! no record of its process. Runs of codemie's own are known by the store.
 
 use super::invocation::classify;
-use super::trail::PROGRAM;
+use super::observer::PROGRAM;
 use crate::live::Writer;
 use crate::writers::{foreground, named_by_command};
 use crate::{Agent, Var};

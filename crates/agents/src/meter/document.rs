@@ -12,7 +12,7 @@ use serde::de::{DeserializeSeed, Error as _, IgnoredAny, MapAccess, SeqAccess, V
 use serde::{Deserializer, de};
 use serde_json::value::RawValue;
 
-use super::line::{Harvest, Lines};
+use super::line::{Lines, ParsedLines};
 use super::tail::{Batch, LongLineTurn, Position, Restart, Source, hash_on, take_line};
 use os::clock::{Clock, SystemClock};
 use os::file::is_settled;
@@ -89,7 +89,7 @@ impl<L: Lines> Document<L> {
             Ok(()) => {}
             Err(Unread::Torn) => return Ok(None),
             Err(Unread::Broken) => {
-                (batch.harvest, batch.lines, batch.unreadable) = (Harvest::default(), 0, 1);
+                (batch.parsed, batch.lines, batch.unreadable) = (ParsedLines::default(), 0, 1);
             }
             Err(Unread::Io(error)) => return Err(error),
         }

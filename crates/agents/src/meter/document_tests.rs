@@ -23,7 +23,7 @@ struct Element {
 }
 
 impl Lines for Calls {
-    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+    fn read(&mut self, line: &[u8], into: &mut ParsedLines) -> Result<(), Unreadable> {
         let Element { k, n } = serde_json::from_slice(line)?;
         let Some(key) = k else {
             self.head = String::from_utf8(line.to_vec()).unwrap();
@@ -86,7 +86,7 @@ fn document(position: Option<Position>) -> Document<Calls> {
 }
 
 fn keys(batch: &Batch) -> Vec<(&str, u64)> {
-    let calls = batch.harvest.records.iter().map(|record| match &record.fact {
+    let calls = batch.parsed.records.iter().map(|record| match &record.fact {
         Fact::Usage(usage) => (record.key.as_str(), usage.tokens.output),
         other => panic!("{other:?}"),
     });
@@ -130,7 +130,7 @@ fn a_file_that_is_no_document_is_counted_once_and_left_alone() {
         let file = Written::new(broken);
         let mut followed = document(None);
         let batch = followed.next(&file).unwrap().unwrap();
-        assert_eq!((batch.unreadable, batch.harvest.records.len()), (1, 0), "{broken}");
+        assert_eq!((batch.unreadable, batch.parsed.records.len()), (1, 0), "{broken}");
         assert_eq!(followed.next(&file).unwrap(), None, "{broken}");
     }
     let file = Written::new(r#"{"list":[{"k":"a","n":1},7,{"k":"b","n":-1},{"k":"c","n":3}]}"#);

@@ -2,7 +2,7 @@
 //!
 //! Everybody who follows, scans or shows conversations does so through this. To them a position is opaque: they keep it and
 //! hand it back. A further database implements [`Rows`]; a form of another kind is a variant of [`Form`], [`Opened`] and
-//! [`Followed`].
+//! [`FormReader`].
 
 use std::fs::File;
 use std::io;
@@ -75,13 +75,13 @@ impl Opened {
 
 /// One followed conversation, of whatever form.
 #[derive(Debug)]
-pub enum Followed<L> {
+pub enum FormReader<L> {
     Lines(Tail<L>),
     Document(Document<L>),
     Rows(RowTail<L>),
 }
 
-impl<L: Lines> Followed<L> {
+impl<L: Lines> FormReader<L> {
     /// Goes on at `position`, with `lines` as they were there.
     pub fn new(form: Form, position: Option<Position>, lines: L) -> Self {
         match form {

@@ -10,7 +10,7 @@ use types::Timestamp;
 /// The meaning of an agent's lines. Lines come in the order of the conversation, each whole and without its newline.
 pub trait Lines {
     /// Adds the records and facts of the line. An unknown kind of line has none and is no error.
-    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable>;
+    fn read(&mut self, line: &[u8], into: &mut ParsedLines) -> Result<(), Unreadable>;
 
     /// What must be remembered between two lines (a tool call that waits for its result), to be committed together with
     /// the position and handed back after a restart. `None`: nothing. Small by promise.
@@ -21,7 +21,7 @@ pub trait Lines {
 }
 
 impl<L: Lines + ?Sized> Lines for Box<L> {
-    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+    fn read(&mut self, line: &[u8], into: &mut ParsedLines) -> Result<(), Unreadable> {
         (**self).read(line, into)
     }
 
@@ -36,7 +36,7 @@ impl<L: Lines + ?Sized> Lines for Box<L> {
 
 /// The records and facts of a batch of lines.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Harvest {
+pub struct ParsedLines {
     pub records: Vec<Record>,
     pub facts: LineFacts,
     /// The limits that the lines report, with the time of each.
@@ -45,7 +45,7 @@ pub struct Harvest {
     pub title: Option<Title>,
 }
 
-impl Harvest {
+impl ParsedLines {
     /// Takes a title over, if it is better than the one that is known.
     pub fn note_title(&mut self, title: Option<Title>) {
         if let Some(title) = title

@@ -12,7 +12,7 @@ use std::io;
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-use super::line::{Harvest, Lines};
+use super::line::{Lines, ParsedLines};
 use super::record::Record;
 pub use os::file::FileId;
 
@@ -68,7 +68,7 @@ impl Position {
 /// The result of one step of reading. Position, state and records belong into one transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Batch {
-    pub harvest: Harvest,
+    pub parsed: ParsedLines,
     /// Where it began; `None` for the first of a file never read before. Of two readers at once, the one whose `from` is
     /// not the stored position came too late, and may commit all the same.
     pub from: Option<Position>,
@@ -83,7 +83,7 @@ pub struct Batch {
 impl Batch {
     /// A batch that begins at `to` and has read nothing yet.
     pub(super) fn empty(from: Option<Position>, to: Position, restart: Option<Restart>) -> Self {
-        Self { harvest: Harvest::default(), from, to, state: None, lines: 0, unreadable: 0, restart }
+        Self { parsed: ParsedLines::default(), from, to, state: None, lines: 0, unreadable: 0, restart }
     }
 }
 
@@ -315,13 +315,13 @@ impl<L: Lines> Tail<L> {
 
 /// Adds the records of a line to the batch, if they are plausible.
 pub(super) fn take_line(lines: &mut impl Lines, line: &[u8], batch: &mut Batch) {
-    let before = batch.harvest.records.len();
-    let read = lines.read(line, &mut batch.harvest);
-    let new = &mut batch.harvest.records[before..];
+    let before = batch.parsed.records.len();
+    let read = lines.read(line, &mut batch.parsed);
+    let new = &mut batch.parsed.records[before..];
     let plausible = new.iter().all(Record::is_plausible);
     new.iter_mut().for_each(Record::strip_paths);
     if !plausible {
-        batch.harvest.records.truncate(before);
+        batch.parsed.records.truncate(before);
     }
     if read.is_err() || !plausible {
         batch.unreadable += 1;

@@ -10,7 +10,7 @@ use types::Timestamp;
 struct Keep(u64);
 
 impl Lines for Keep {
-    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+    fn read(&mut self, line: &[u8], into: &mut ParsedLines) -> Result<(), Unreadable> {
         self.0 += 1;
         if line.starts_with(b"!") {
             return Err(Unreadable::Shape("no"));
@@ -84,7 +84,7 @@ impl Source for Memory {
 fn drain(tail: &mut Tail<Keep>, file: &Memory) -> (Vec<String>, u64) {
     let (mut keys, mut unreadable) = (Vec::new(), 0);
     while let Some(batch) = tail.next(file).unwrap() {
-        keys.extend(batch.harvest.records.into_iter().map(|record| record.key));
+        keys.extend(batch.parsed.records.into_iter().map(|record| record.key));
         unreadable += batch.unreadable;
     }
     (keys, unreadable)
@@ -99,7 +99,7 @@ fn whole_lines_only_and_a_torn_one_waits() {
     let file = Memory::new(b"one\ntw");
     let mut tail = tail();
     let batch = tail.next(&file).unwrap().unwrap();
-    assert_eq!(batch.harvest.records[0].key, "one");
+    assert_eq!(batch.parsed.records[0].key, "one");
     assert_eq!((batch.from, batch.to.offset, batch.lines, batch.unreadable), (None, 4, 1, 0));
     assert_eq!(batch.state.as_deref(), Some("1"));
     assert_eq!(tail.next(&file).unwrap(), None);
@@ -109,7 +109,7 @@ fn whole_lines_only_and_a_torn_one_waits() {
     let next = tail.next(&file).unwrap().unwrap();
     assert_eq!(next.from, Some(batch.to));
     assert_eq!((next.lines, next.unreadable), (4, 1));
-    assert_eq!(next.harvest.records.iter().map(|r| r.key.as_str()).collect::<Vec<_>>(), ["two", "", "three"]);
+    assert_eq!(next.parsed.records.iter().map(|r| r.key.as_str()).collect::<Vec<_>>(), ["two", "", "three"]);
     assert_eq!(tail.next(&file).unwrap(), None);
 }
 
@@ -121,7 +121,7 @@ fn reading_goes_on_where_a_batch_ended() {
     file.append(b"three\n");
     let mut after_restart = Tail::new(Some(stored), Keep(first.state.unwrap().parse().unwrap()));
     let batch = after_restart.next(&file).unwrap().unwrap();
-    assert_eq!(batch.harvest.records.len(), 1);
+    assert_eq!(batch.parsed.records.len(), 1);
     assert_eq!((batch.state.as_deref(), batch.restart), (Some("3"), None));
 }
 

@@ -12,7 +12,7 @@ use crate::shim::resolve::NotFound;
 use crate::shim::{self, depth::Depth};
 use crate::track::notify::Notifier;
 use crate::track::{Plan, version};
-use agents::{Agent, Invocation, InvocationKind, Trail};
+use agents::{Agent, Invocation, InvocationKind, Observer};
 use config::{AgentConfig, Config};
 use delivery::Sinks;
 use os::clock::Clock;
@@ -141,7 +141,7 @@ pub fn prepare(
         return Ok(Prepared::Wrap { launch: start.launch, plan: None, assigned, unnamed, proxy_setup });
     };
     let folder = origin.folder();
-    let FollowPlan { trail, conversation, chosen, surroundings } = FollowPlan::of(&start, origin, &folder);
+    let FollowPlan { observer, conversation, chosen, surroundings } = FollowPlan::of(&start, origin, &folder);
     let prompted = start.agent.as_ref().is_some_and(|start| start.prompted);
     let (installed, given) =
         start.agent.map_or_else(Default::default, |start| (start.installed, start.assigned));
@@ -153,7 +153,7 @@ pub fn prepare(
         agent: target.name(),
         local_only: false,
         proxied: matches!(proxy_setup, ProxySetup::Through(_)),
-        trail,
+        observer,
         version: installed.version,
         binary: installed.identity,
         assigned: given.or(chosen),
@@ -316,7 +316,7 @@ impl Start {
 
 /// How a program is followed.
 struct FollowPlan {
-    trail: Option<Box<dyn Trail>>,
+    observer: Option<Box<dyn Observer>>,
     conversation: ConversationStart,
     /// The id the user chose, if it is free.
     chosen: Option<AgentSessionId>,
@@ -328,7 +328,12 @@ impl FollowPlan {
         let mut conversation = start.conversation.clone();
         let surroundings = RefCell::new(Surroundings::default());
         let Some(AgentStart { agent, chosen, .. }) = &start.agent else {
-            return Self { trail: None, conversation, chosen: None, surroundings: surroundings.into_inner() };
+            return Self {
+                observer: None,
+                conversation,
+                chosen: None,
+                surroundings: surroundings.into_inner(),
+            };
         };
         // As the agent will see it. But a mark of another run means nothing here.
         let mark = agent.mark(uuid::Uuid::nil()).map(|(name, _)| name);
@@ -338,14 +343,15 @@ impl FollowPlan {
             surroundings.borrow_mut().note(name, value.as_deref());
             value
         };
-        let mut trail = agent.trail(&var, folder);
+        let mut observer = agent.observer(&var, folder);
         let mut chosen = chosen.clone();
         // An id that is taken is refused by the agent; should it continue there all the same, its own files show it.
-        if chosen.as_ref().zip(trail.as_mut()).is_some_and(|(id, trail)| !trail.files(id).is_empty()) {
+        if chosen.as_ref().zip(observer.as_mut()).is_some_and(|(id, observer)| !observer.files(id).is_empty())
+        {
             chosen = None;
             conversation = ConversationStart::Unsure;
         }
-        Self { trail, conversation, chosen, surroundings: surroundings.into_inner() }
+        Self { observer, conversation, chosen, surroundings: surroundings.into_inner() }
     }
 }
 

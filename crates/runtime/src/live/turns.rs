@@ -9,8 +9,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 
 use agents::Agent;
 use agents::live::TurnMark;
-use agents::meter::form::{Followed, Form};
-use agents::meter::line::{Harvest, Lines, Unreadable};
+use agents::meter::form::{Form, FormReader};
+use agents::meter::line::{Lines, ParsedLines, Unreadable};
 use agents::meter::tail::Restart;
 use os::file::{FileId, is_absent};
 
@@ -32,7 +32,7 @@ pub struct Turns {
 struct FollowedTurns {
     id: FileId,
     form: Form,
-    lines: Followed<MarkedLines>,
+    lines: FormReader<MarkedLines>,
     marks: Receiver<TurnMark>,
     /// How many marks were read of a document: it is rewritten whole, and the first of them come again.
     known: usize,
@@ -64,7 +64,7 @@ impl Turns {
         if self.followed.as_ref().is_none_or(|followed| followed.id != id) {
             let (sender, marks) = channel();
             let lines = MarkedLines { agent: self.agent, marks: sender };
-            let lines = Followed::near_end(form, &content, TAIL_BYTES, TAIL_ROWS, lines)?;
+            let lines = FormReader::near_end(form, &content, TAIL_BYTES, TAIL_ROWS, lines)?;
             self.followed = Some(FollowedTurns { id, form, lines, marks, known: 0 });
             self.last = None;
         }
@@ -111,7 +111,7 @@ struct MarkedLines {
 }
 
 impl Lines for MarkedLines {
-    fn read(&mut self, line: &[u8], _: &mut Harvest) -> Result<(), Unreadable> {
+    fn read(&mut self, line: &[u8], _: &mut ParsedLines) -> Result<(), Unreadable> {
         if let Some(mark) = self.agent.read_turn(line) {
             // The receiver lives as long as this.
             let _ = self.marks.send(mark);

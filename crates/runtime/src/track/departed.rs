@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use super::clock::RunClock;
 use super::follow::{Follower, News, read_title};
-use agents::Trail;
+use agents::Observer;
 use os::file::Stamp;
 use store::Store;
 use store::session;
@@ -54,15 +54,15 @@ impl DepartedSession {
     pub(super) fn read(
         &mut self,
         store: &mut Store,
-        trail: &mut dyn Trail,
+        observer: &mut dyn Observer,
         clock: &dyn RunClock,
         news: &mut News,
     ) -> Result<(), session::Error> {
-        let files = trail.files(&self.conversation);
+        let files = observer.files(&self.conversation);
         let stamps = stamped(&files);
         let at = clock.now().wall;
-        self.follower.read(store, at, self.session, trail, &files, news)?;
-        read_title(store, self.session, trail, &self.conversation)?;
+        self.follower.read(store, at, self.session, observer, &files, news)?;
+        read_title(store, self.session, observer, &self.conversation)?;
         self.stamps = stamps;
         self.was_read(clock.now().steady, news.any);
         Ok(())

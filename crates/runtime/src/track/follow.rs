@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use pricing::PriceList;
 
-use agents::Trail;
-use agents::meter::form::{Followed, Opened};
+use agents::Observer;
+use agents::meter::form::{FormReader, Opened};
 use agents::meter::line::{LineFacts, Lines};
 use os::file::FileId;
 use os::project::head_log::{CallPlace, HeadLog};
@@ -28,7 +28,7 @@ const RACES: usize = 16;
 pub struct Follower {
     /// What calls cost.
     prices: Arc<PriceList>,
-    tails: BTreeMap<FileId, Followed<Box<dyn Lines + Send>>>,
+    tails: BTreeMap<FileId, FormReader<Box<dyn Lines + Send>>>,
     /// Of the session that is read; `None` until something is.
     heads: Option<(SessionId, HeadLog)>,
 }
@@ -59,13 +59,13 @@ impl Follower {
         store: &mut Store,
         at: Timestamp,
         session: SessionId,
-        trail: &dyn Trail,
+        observer: &dyn Observer,
         files: &[PathBuf],
         news: &mut News,
     ) -> Result<(), Error> {
         for path in files {
-            match trail.form(path).open(path) {
-                Ok(file) => self.read_file(store, at, session, trail, path, &file, news)?,
+            match observer.form(path).open(path) {
+                Ok(file) => self.read_file(store, at, session, observer, path, &file, news)?,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => tracing::warn!(%session, "{}: {error}", path.display()),
             }
@@ -99,7 +99,7 @@ impl Follower {
         store: &mut Store,
         at: Timestamp,
         session: SessionId,
-        trail: &dyn Trail,
+        observer: &dyn Observer,
         path: &Path,
         file: &Opened,
         news: &mut News,
@@ -111,7 +111,7 @@ impl Follower {
                 std::collections::btree_map::Entry::Occupied(entry) => entry.into_mut(),
                 std::collections::btree_map::Entry::Vacant(entry) => {
                     let stored = store.read(|view| view.position(id))?;
-                    entry.insert(resume(id, path, stored.as_ref(), trail))
+                    entry.insert(resume(id, path, stored.as_ref(), observer))
                 }
             };
             let batch = match tail.next(file) {
@@ -125,7 +125,7 @@ impl Follower {
             };
             let (from, checkpoint) = (batch.began_at(), batch.checkpoint());
             let priced = |record| Priced::by(&self.prices, record);
-            let records: Vec<_> = batch.harvest.records.into_iter().map(priced).collect();
+            let records: Vec<_> = batch.parsed.records.into_iter().map(priced).collect();
             let places = self.places_of(store, session, &records);
             let read = Batch {
                 file: id,
@@ -141,11 +141,11 @@ impl Follower {
             let taken = store
                 .write(|tx| {
                     let taken = absorb(tx, at, session, &read)?;
-                    if let (Absorbed::Taken(_), Some(title)) = (&taken, &batch.harvest.title) {
+                    if let (Absorbed::Taken(_), Some(title)) = (&taken, &batch.parsed.title) {
                         tx.set_title(session, title)?;
                     }
                     if matches!(taken, Absorbed::Taken(_)) {
-                        quota::take_read(tx, session, &batch.harvest.quotas)?;
+                        quota::take_read(tx, session, &batch.parsed.quotas)?;
                         for (key, place) in &places {
                             tx.set_call_place(session, key, place.branch.as_deref(), &place.head)?;
                         }
@@ -156,14 +156,14 @@ impl Follower {
             match taken {
                 Absorbed::Taken(_) => {
                     news.any = true;
-                    news.facts.merge(batch.harvest.facts);
+                    news.facts.merge(batch.parsed.facts);
                 }
                 Absorbed::Elsewhere(position) => {
                     races += 1;
                     if races > RACES {
                         return Ok(()); // the other reader is doing our work
                     }
-                    self.tails.insert(id, resume(id, path, position.as_ref(), trail));
+                    self.tails.insert(id, resume(id, path, position.as_ref(), observer));
                 }
             }
         }
@@ -174,10 +174,10 @@ impl Follower {
 pub(super) fn read_title(
     store: &mut Store,
     session: SessionId,
-    trail: &mut dyn Trail,
+    observer: &mut dyn Observer,
     conversation: &AgentSessionId,
 ) -> Result<(), Error> {
-    match trail.title(conversation) {
+    match observer.title(conversation) {
         Some(title) => Ok(store.write(|tx| tx.set_title(session, &title))?),
         None => Ok(()),
     }
@@ -187,10 +187,10 @@ fn resume(
     file: FileId,
     path: &Path,
     stored: Option<&store::Position>,
-    trail: &dyn Trail,
-) -> Followed<Box<dyn Lines + Send>> {
+    observer: &dyn Observer,
+) -> FormReader<Box<dyn Lines + Send>> {
     let checkpoint = stored.map(|stored| (stored.offset, &*stored.state));
-    Followed::resume(trail.form(path), file, checkpoint, |state| trail.lines(state))
+    FormReader::resume(observer.form(path), file, checkpoint, |state| observer.lines(state))
 }
 
 #[cfg(test)]

@@ -10,14 +10,14 @@ use jiff::tz::TimeZone;
 use serde_json::Value;
 
 use super::{Follower, News};
-use agents::Trail;
+use agents::Observer;
 use agents::claude::Claude;
 use agents::claude::files::{ClaudeFiles, session_id};
-use agents::claude::trail::ClaudeTrail;
+use agents::claude::observer::ClaudeObserver;
 use agents::codex::files::{CodexFiles, thread_of};
-use agents::codex::trail::CodexTrail;
+use agents::codex::observer::CodexObserver;
 use agents::gemini::files::GeminiFiles;
-use agents::gemini::trail::GeminiTrail;
+use agents::gemini::observer::GeminiObserver;
 use scan::{Days, Scanner};
 use store::Store;
 use store::View;
@@ -42,7 +42,7 @@ struct Recording {
     conversations: Vec<(AgentSessionId, Timestamp, bool)>,
     truth: BTreeMap<AgentSessionId, Spent>,
     /// Over an agent's home.
-    trail: fn(&Path) -> Box<dyn Trail>,
+    observer: fn(&Path) -> Box<dyn Observer>,
 }
 
 fn fixtures(agent: &str) -> PathBuf {
@@ -66,7 +66,9 @@ fn claude() -> Vec<Recording> {
             files: read_below(&projects, "projects"),
             conversations: conversations(&files_below(&projects)),
             truth: truth(&case),
-            trail: |root| Box::new(ClaudeTrail::new(ClaudeFiles::at(root), Path::new("/home/dev/project"))),
+            observer: |root| {
+                Box::new(ClaudeObserver::new(ClaudeFiles::at(root), Path::new("/home/dev/project")))
+            },
             name,
         }
     };
@@ -108,7 +110,7 @@ fn codex() -> Vec<Recording> {
             files: read_below(&sessions, "sessions"),
             conversations,
             truth,
-            trail: |root| Box::new(CodexTrail::new(CodexFiles::at(root), None)),
+            observer: |root| Box::new(CodexObserver::new(CodexFiles::at(root), None)),
             name,
         }
     };
@@ -155,7 +157,9 @@ fn gemini() -> Vec<Recording> {
             files: read_below(&chats, "tmp/project/chats"),
             conversations,
             truth,
-            trail: |root| Box::new(GeminiTrail::new(GeminiFiles::at(root), Path::new("/home/dev/project"))),
+            observer: |root| {
+                Box::new(GeminiObserver::new(GeminiFiles::at(root), Path::new("/home/dev/project")))
+            },
             name,
         }
     };
@@ -240,19 +244,19 @@ fn conversations(files: &[PathBuf]) -> Vec<(AgentSessionId, Timestamp, bool)> {
 
 struct Process {
     store: Store,
-    trail: Box<dyn Trail>,
+    observer: Box<dyn Observer>,
     followers: BTreeMap<SessionId, Follower>,
 }
 
 impl Process {
-    fn start(world: &World, trail: Box<dyn Trail>) -> Self {
-        Self { store: world.another(), trail, followers: BTreeMap::new() }
+    fn start(world: &World, observer: Box<dyn Observer>) -> Self {
+        Self { store: world.another(), observer, followers: BTreeMap::new() }
     }
 
     fn read(&mut self, at: Timestamp, session: SessionId, conversation: &AgentSessionId) {
-        let files = self.trail.files(conversation);
+        let files = self.observer.files(conversation);
         let follower = self.followers.entry(session).or_default();
-        follower.read(&mut self.store, at, session, &*self.trail, &files, &mut News::default()).unwrap();
+        follower.read(&mut self.store, at, session, &*self.observer, &files, &mut News::default()).unwrap();
     }
 }
 
@@ -288,7 +292,7 @@ fn play(recording: &Recording, seed: u64) {
         .iter()
         .map(|(file, content)| Growth { target: root.path().join(file), rest: content.clone() })
         .collect();
-    let start = |world: &World| Process::start(world, (recording.trail)(root.path()));
+    let start = |world: &World| Process::start(world, (recording.observer)(root.path()));
     let mut processes = [start(&world), start(&world)];
     while growing.iter().any(|file| !file.rest.is_empty()) {
         let file = below(growing.len() as u64);

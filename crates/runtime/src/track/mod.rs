@@ -5,7 +5,7 @@
 //! line. It is started after the monitor was forked, so no thread exists when a process splits.
 //!
 //! A run has three parts with a state of their own, each testable by itself and with a clock that is handed in:
-//! - [`watcher`]: what to look at and when (trail, watches, [`timers`], the polling net);
+//! - [`watcher`]: what to look at and when (observer, watches, [`timers`], the polling net);
 //! - [`write_queue`]: what is to be written ([`pending`]) and retried, the store, the sender ([`receivers`]);
 //! - [`sessions`]: the session the run is in, the correlator's state, and the [`departed`] sessions.
 //!

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use super::notify::Notifier;
 use super::version;
-use agents::Trail;
+use agents::Observer;
 use delivery::Sinks;
 use os::home::Home;
 use store::Surroundings;
@@ -14,7 +14,7 @@ use store::session::names;
 use types::Evidence;
 use types::{AgentSessionId, RunId, SessionId, Timestamp};
 
-#[expect(missing_debug_implementations, reason = "a trail has nothing to show")]
+#[expect(missing_debug_implementations, reason = "an observer has nothing to show")]
 pub struct Plan {
     pub home: Home,
     pub begun_at: Timestamp,
@@ -27,7 +27,7 @@ pub struct Plan {
     /// Its calls go through the proxy, as far as they go to its API at all.
     pub proxied: bool,
     /// How to follow it; `None` for a program that is no agent: a session with its lifecycle and no meter.
-    pub trail: Option<Box<dyn Trail>>,
+    pub observer: Option<Box<dyn Observer>>,
     pub version: Option<String>,
     /// For noting the version, once the agent has reported it.
     pub binary: Option<version::BinaryIdentity>,
@@ -37,7 +37,7 @@ pub struct Plan {
     /// The id of the agent's session that stands in its arguments: codemie chose it, or the user.
     pub assigned: Option<AgentSessionId>,
     pub folder: PathBuf,
-    /// The environment as it was when `trail` was made, for the recovery of this run.
+    /// The environment as it was when `observer` was made, for the recovery of this run.
     pub surroundings: Surroundings,
     pub name: Option<String>,
     pub tags: Vec<String>,

@@ -11,7 +11,7 @@ use pricing::PriceList;
 use super::exit_note;
 use super::follow::{Follower, News, read_title};
 use crate::remote::address;
-use agents::Trail;
+use agents::Observer;
 use agents::registry;
 use config::prices::price_list;
 use os::clock::{Clock, SystemClock};
@@ -108,15 +108,15 @@ fn read_to_end(
     session: &SessionRow,
     prices: impl FnOnce() -> Arc<PriceList>,
 ) -> Result<Option<Timestamp>, session::Error> {
-    let Some((mut trail, files)) = files_of(run, session) else { return Ok(None) };
+    let Some((mut observer, files)) = files_of(run, session) else { return Ok(None) };
     let now = SystemClock.now();
     let read =
-        Follower::pricing(prices()).read(store, now, session.id, &*trail, &files, &mut News::default());
-    let title = |store: &mut Store, trail: &mut dyn Trail| match &session.agent_session {
-        Some(conversation) => read_title(store, session.id, trail, conversation),
+        Follower::pricing(prices()).read(store, now, session.id, &*observer, &files, &mut News::default());
+    let title = |store: &mut Store, observer: &mut dyn Observer| match &session.agent_session {
+        Some(conversation) => read_title(store, session.id, observer, conversation),
         None => Ok(()),
     };
-    match read.and_then(|()| title(store, &mut *trail)) {
+    match read.and_then(|()| title(store, &mut *observer)) {
         Err(error) if error.may_pass() => return Err(error),
         Err(error) => tracing::warn!(session = %session.id, "not read to its end: {error}"),
         Ok(()) => {}
@@ -124,19 +124,19 @@ fn read_to_end(
     Ok(files.iter().filter_map(|file| Some(modified(&fs::metadata(file).ok()?))).max())
 }
 
-fn files_of(run: &RunRow, session: &SessionRow) -> Option<(Box<dyn Trail>, Vec<PathBuf>)> {
+fn files_of(run: &RunRow, session: &SessionRow) -> Option<(Box<dyn Observer>, Vec<PathBuf>)> {
     let conversation = session.agent_session.as_ref()?;
     // This command's environment may point the agent elsewhere.
     let var = |name: &str| run.surroundings.get(name).unwrap_or_else(|| own_var(name));
-    let mut trail = registry::by_name(&session.agent)?.trail(&var, &session.workspace.cwd)?;
-    let mut files = trail.files(conversation);
+    let mut observer = registry::by_name(&session.agent)?.observer(&var, &session.workspace.cwd)?;
+    let mut files = observer.files(conversation);
     // The file as it was bound, if the agent's folder has been moved since.
     if let Some(file) = session.agent_session_file.as_ref().filter(|file| file.is_file())
         && !files.contains(file)
     {
         files.insert(0, file.clone());
     }
-    Some((trail, files))
+    Some((observer, files))
 }
 
 #[cfg(test)]

@@ -57,7 +57,7 @@ pub(super) fn track(
     let mut run = Run::new(plan, agent, Box::new(SystemClocks));
     run.state.begin(opened);
     shared.begun.store(run.state.queue.is_open(), Ordering::Relaxed);
-    if run.state.watcher.has_trail() && shared.end.get().is_none() {
+    if run.state.watcher.has_observer() && shared.end.get().is_none() {
         run.state.watcher.watch_by(Watch::new(move |change| {
             let _ = wake.try_send(match change {
                 Change::Own => Wake::Look,

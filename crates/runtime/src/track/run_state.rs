@@ -45,7 +45,7 @@ pub(super) struct Refused;
 
 impl RunState {
     pub(super) fn new(mut plan: Plan, pid: Pid, clock: Box<dyn RunClock>) -> Self {
-        let watcher = Watcher::new(plan.trail.take());
+        let watcher = Watcher::new(plan.observer.take());
         let agent = SystemProcesses.identify(pid);
         let correlator = watcher.method().zip(agent).map(|(method, agent)| {
             let correlator = Correlator::new(method, agent, plan.begun_at);
@@ -321,8 +321,10 @@ impl RunState {
     }
 
     fn read_departed(&mut self, all: bool) -> Result<(), Refused> {
-        let (Some(store), Some(trail)) = (self.queue.store(), self.watcher.trail()) else { return Ok(()) };
-        let (metered, failed) = self.sessions.read_departed(store, trail, &*self.clock, all);
+        let (Some(store), Some(observer)) = (self.queue.store(), self.watcher.observer()) else {
+            return Ok(());
+        };
+        let (metered, failed) = self.sessions.read_departed(store, observer, &*self.clock, all);
         if metered {
             self.metered = true;
             self.send_soon();
@@ -331,8 +333,10 @@ impl RunState {
     }
 
     fn read_current(&mut self) -> Result<(), Refused> {
-        let (Some(store), Some(trail)) = (self.queue.store(), self.watcher.trail()) else { return Ok(()) };
-        let read = self.sessions.read_current(store, trail, &*self.clock);
+        let (Some(store), Some(observer)) = (self.queue.store(), self.watcher.observer()) else {
+            return Ok(());
+        };
+        let read = self.sessions.read_current(store, observer, &*self.clock);
         if let Some(change) = read.file {
             self.note_file(change);
         }

@@ -9,9 +9,9 @@ use super::super::clock::testing::ManualClock;
 use super::super::write_queue::RETRY;
 use super::*;
 use agents::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry};
-use agents::meter::line::{Harvest, Lines, Unreadable};
+use agents::meter::line::{Lines, ParsedLines, Unreadable};
 use agents::meter::record::{Fact, Record, Tool, Usage};
-use agents::{Seen, Trail};
+use agents::{Observation, Observer};
 use os::home::Home;
 use pricing::tier::Tier;
 use pty::process::Processes;
@@ -34,7 +34,7 @@ struct Scripted {
     asked: Arc<Mutex<Vec<AgentSessionId>>>,
 }
 
-impl Trail for Scripted {
+impl Observer for Scripted {
     fn method(&self) -> Method {
         Method::Registry
     }
@@ -43,9 +43,9 @@ impl Trail for Scripted {
         Vec::new()
     }
 
-    fn look(&mut self, _: ProcessId, _: &dyn Processes) -> Seen {
+    fn look(&mut self, _: ProcessId, _: &dyn Processes) -> Observation {
         let signals = std::mem::take(&mut *self.signals.lock().unwrap());
-        Seen { signals, ..Default::default() }
+        Observation { signals, ..Default::default() }
     }
 
     fn files(&mut self, id: &AgentSessionId) -> Vec<PathBuf> {
@@ -65,7 +65,7 @@ impl Trail for Scripted {
 struct Calls;
 
 impl Lines for Calls {
-    fn read(&mut self, line: &[u8], into: &mut Harvest) -> Result<(), Unreadable> {
+    fn read(&mut self, line: &[u8], into: &mut ParsedLines) -> Result<(), Unreadable> {
         let usage = Usage {
             model: "claude-opus-4-8".into(),
             tokens: Tokens { output: 1, ..Tokens::default() },
@@ -119,7 +119,7 @@ impl Scene {
     }
 
     fn plan(&self) -> Plan {
-        let trail = Scripted {
+        let observer = Scripted {
             folder: self.folder.clone(),
             signals: Arc::clone(&self.signals),
             asked: Arc::clone(&self.asked),
@@ -132,7 +132,7 @@ impl Scene {
             local_only: false,
             proxied: false,
             agent: "claude".into(),
-            trail: Some(Box::new(trail)),
+            observer: Some(Box::new(observer)),
             version: None,
             binary: None,
             conversation: ConversationStart::Fresh,
@@ -333,7 +333,7 @@ fn other_runs_of_the_agent_in_the_folder_are_neighbours_though_no_process_of_the
         let scene = Scene::new();
         let folder = scene.folder.join(folder);
         let mut other = Plan { agent: agent.into(), folder, name: None, ..scene.plan() };
-        other.trail = None;
+        other.observer = None;
         let other = scene.start(other);
         let mut run = scene.start(scene.plan());
         scene.file_of_ours("n");

@@ -10,7 +10,7 @@ use super::clock::{Moment, RunClock};
 use super::departed::DepartedSession;
 use super::follow::{Follower, News, read_title};
 use super::pending::PendingWrite;
-use agents::Trail;
+use agents::Observer;
 use agents::correlate::{Correlator, Signal};
 use store::Store;
 use store::session;
@@ -200,17 +200,17 @@ impl Sessions {
     pub(super) fn read_current(
         &mut self,
         store: &mut Store,
-        trail: &mut dyn Trail,
+        observer: &mut dyn Observer,
         clock: &dyn RunClock,
     ) -> CurrentRead {
         let Some(conversation) = &self.conversation else { return CurrentRead::default() };
-        let files = trail.files(conversation);
+        let files = observer.files(conversation);
         let file = file_change(self.file.as_deref(), &files);
         let mut news = News::default();
         let read = self
             .follower
-            .read(store, clock.now().wall, self.current, trail, &files, &mut news)
-            .and_then(|()| read_title(store, self.current, trail, conversation));
+            .read(store, clock.now().wall, self.current, observer, &files, &mut news)
+            .and_then(|()| read_title(store, self.current, observer, conversation));
         CurrentRead { metered: news.any, version: news.facts.version, file, error: read.err() }
     }
 
@@ -219,7 +219,7 @@ impl Sessions {
     pub(super) fn read_departed(
         &mut self,
         store: &mut Store,
-        trail: &mut dyn Trail,
+        observer: &mut dyn Observer,
         clock: &dyn RunClock,
         all: bool,
     ) -> (bool, Option<session::Error>) {
@@ -229,7 +229,7 @@ impl Sessions {
                 return true;
             }
             let mut news = News::default();
-            let read = departed.read(store, trail, clock, &mut news);
+            let read = departed.read(store, observer, clock, &mut news);
             metered |= news.any;
             match read {
                 Ok(()) => true,

@@ -1,4 +1,4 @@
-//! What a run looks at, and when: the agent's trail, the watches on its files, the timers, and the polling net below them.
+//! What a run looks at, and when: the agent's observer, the watches on its files, the timers, and the polling net below them.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use super::clock::RunClock;
 use super::timers::{Scope, Timers, Wake};
 use agents::correlate::Method;
-use agents::{Seen, Trail};
+use agents::{Observation, Observer};
 use os::watch::Watch;
 use pty::process::Processes;
 use types::{AgentSessionId, ProcessId};
@@ -14,34 +14,34 @@ use types::{AgentSessionId, ProcessId};
 /// The safety net where changes are reported, and the pace where they are not.
 const SLOW: Duration = Duration::from_secs(5);
 const POLLING: Duration = Duration::from_millis(500);
-/// A run without a trail has nothing to look at.
+/// A run without an observer has nothing to look at.
 const NEVER: Duration = Duration::from_hours(1);
 /// How soon something half written is looked at again.
 const TORN: Duration = Duration::from_millis(5);
 
 pub(super) struct Watcher {
     /// `None` for a program that is no agent.
-    trail: Option<Box<dyn Trail>>,
+    observer: Option<Box<dyn Observer>>,
     /// `None`: changes are not reported, or not yet.
     watch: Option<Watch>,
     timers: Timers,
 }
 
 impl Watcher {
-    pub(super) fn new(trail: Option<Box<dyn Trail>>) -> Self {
-        Self { trail, watch: None, timers: Timers::default() }
+    pub(super) fn new(observer: Option<Box<dyn Observer>>) -> Self {
+        Self { observer, watch: None, timers: Timers::default() }
     }
 
-    pub(super) fn has_trail(&self) -> bool {
-        self.trail.is_some()
+    pub(super) fn has_observer(&self) -> bool {
+        self.observer.is_some()
     }
 
     /// How the agent's conversations are found; `None` for a program that is no agent.
     pub(super) fn method(&self) -> Option<Method> {
-        self.trail.as_ref().map(|trail| trail.method())
+        self.observer.as_ref().map(|observer| observer.method())
     }
 
-    /// Changes of what the trail names are reported from the next look on.
+    /// Changes of what the observer names are reported from the next look on.
     pub(super) fn watch_by(&mut self, watch: Watch) {
         self.watch = Some(watch);
     }
@@ -58,19 +58,19 @@ impl Watcher {
         self.timers.begin_look(now, scope);
     }
 
-    /// Asks the trail what it sees now, and plans the further looks that it asks for.
+    /// Asks the observer what it sees now, and plans the further looks that it asks for.
     pub(super) fn look(
         &mut self,
         clock: &dyn RunClock,
         agent: Option<ProcessId>,
         processes: &dyn Processes,
         scope: Scope,
-    ) -> Option<Seen> {
+    ) -> Option<Observation> {
         self.timers.drop_past(clock.now().steady);
-        let trail = self.trail.as_mut()?;
+        let observer = self.observer.as_mut()?;
         let seen = match scope {
-            Scope::Everything => trail.look(agent?, processes),
-            Scope::OwnFiles => trail.look_at_own(agent?, processes),
+            Scope::Everything => observer.look(agent?, processes),
+            Scope::OwnFiles => observer.look_at_own(agent?, processes),
         };
         let now = clock.now().steady;
         if seen.torn {
@@ -82,10 +82,10 @@ impl Watcher {
         Some(seen)
     }
 
-    /// Watches the paths that the trail names by now.
+    /// Watches the paths that the observer names by now.
     pub(super) fn end_look(&mut self, now: Instant) {
-        if let (Some(watch), Some(trail)) = (&mut self.watch, &self.trail)
-            && watch.set(trail.watched(), trail.watch_scope())
+        if let (Some(watch), Some(observer)) = (&mut self.watch, &self.observer)
+            && watch.set(observer.watched(), observer.watch_scope())
         {
             self.timers.look_soon(now);
         }
@@ -98,7 +98,7 @@ impl Watcher {
 
     /// How long to sleep if nothing happens and there is no `other` reason to look.
     pub(super) fn sleep(&self, now: Instant, other: impl IntoIterator<Item = Instant>) -> Duration {
-        let net = match (&self.watch, &self.trail) {
+        let net = match (&self.watch, &self.observer) {
             (_, None) => NEVER,
             (Some(watch), _) if watch.works() => SLOW,
             _ => POLLING,
@@ -106,13 +106,13 @@ impl Watcher {
         self.timers.sleep(now, net, other)
     }
 
-    pub(super) fn trail(&mut self) -> Option<&mut (dyn Trail + 'static)> {
-        self.trail.as_deref_mut()
+    pub(super) fn observer(&mut self) -> Option<&mut (dyn Observer + 'static)> {
+        self.observer.as_deref_mut()
     }
 
     /// The conversation's own file.
     pub(super) fn file(&mut self, id: &AgentSessionId) -> Option<PathBuf> {
-        self.trail.as_mut()?.files(id).into_iter().next()
+        self.observer.as_mut()?.files(id).into_iter().next()
     }
 }
 
@@ -124,14 +124,14 @@ mod tests {
     use pty::process::SystemProcesses;
     use types::{Pid, StartTime};
 
-    /// A trail that asks for the same further look each time.
+    /// An observer that asks for the same further look each time.
     #[derive(Clone, Copy)]
     struct Asking {
         torn: bool,
         again: Option<Duration>,
     }
 
-    impl Trail for Asking {
+    impl Observer for Asking {
         fn method(&self) -> Method {
             Method::Registry
         }
@@ -140,8 +140,8 @@ mod tests {
             Vec::new()
         }
 
-        fn look(&mut self, _: ProcessId, _: &dyn Processes) -> Seen {
-            Seen { torn: self.torn, again: self.again, ..Seen::default() }
+        fn look(&mut self, _: ProcessId, _: &dyn Processes) -> Observation {
+            Observation { torn: self.torn, again: self.again, ..Observation::default() }
         }
 
         fn files(&mut self, _: &AgentSessionId) -> Vec<PathBuf> {
@@ -157,7 +157,7 @@ mod tests {
     fn without_reports_the_files_are_polled_and_a_trail_may_ask_for_an_earlier_look() {
         let asking = |torn, again| Some(Asking { torn, again });
         let soon = Some(Duration::from_millis(70));
-        for (what, trail, expected) in [
+        for (what, observer, expected) in [
             ("no agent", None, NEVER),
             ("nothing asked for", asking(false, None), POLLING),
             ("half written", asking(true, None), TORN),
@@ -166,7 +166,7 @@ mod tests {
             ("asked for later than the net", asking(false, Some(Duration::from_secs(9))), POLLING),
         ] {
             let clock = ManualClock::new();
-            let mut watcher = Watcher::new(trail.map(|trail| Box::new(trail) as _));
+            let mut watcher = Watcher::new(observer.map(|observer| Box::new(observer) as _));
             let agent = ProcessId { pid: Pid(1), start: StartTime(1) };
             watcher.begin_look(clock.now().steady, Scope::Everything);
             watcher.look(&clock, Some(agent), &SystemProcesses, Scope::Everything);

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::*;
 use agents::codex::lines::CodexLines;
-use agents::meter::line::{Harvest, Lines};
+use agents::meter::line::{Lines, ParsedLines};
 use agents::meter::record::Fact;
 use types::PicoDollars;
 
@@ -146,14 +146,14 @@ fn calls_of_every_tier_cost_the_same_in_a_scan_and_read_live() {
             codex("event_msg", &settings),
             codex("token_usage_record", &format!(r#"{{"response_id":"r","usage":{usage}}}"#)),
         ];
-        let (mut live, mut harvest) = (CodexLines::new(None), Harvest::default());
+        let (mut live, mut parsed) = (CodexLines::new(None), ParsedLines::default());
         for line in &lines {
-            live.read(line.as_bytes(), &mut harvest).unwrap();
+            live.read(line.as_bytes(), &mut parsed).unwrap();
         }
         let [Fact::Usage(usage)] =
-            &harvest.records.iter().map(|record| record.fact.clone()).collect::<Vec<_>>()[..]
+            &parsed.records.iter().map(|record| record.fact.clone()).collect::<Vec<_>>()[..]
         else {
-            panic!("{:?}", harvest.records)
+            panic!("{:?}", parsed.records)
         };
         assert_eq!(pricing::cost(&usage.model, &usage.tokens, usage.tier), cost, "{tier}");
 

@@ -1,7 +1,7 @@
 //! From what a person types as SESSION to one session: full id, name, the agent's id, a unique prefix of either id or of a
 //! name, and last the agents' own files.
 
-use agents::Foreign;
+use agents::UnwrappedConversation;
 
 use crate::{SessionRow, View};
 use format::text::shorten;
@@ -13,13 +13,13 @@ const PREFIX: usize = 4;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Found {
     Session(Box<SessionRow>),
-    Foreign(Foreign),
+    Unwrapped(UnwrappedConversation),
 }
 
 /// The search in the agents' own session files. It takes a while, so it is asked only when the store knows nothing.
 pub trait Scan {
     /// Conversations whose id is `wanted` or begins with it.
-    fn find(&self, wanted: &str) -> Vec<Foreign>;
+    fn find(&self, wanted: &str) -> Vec<UnwrappedConversation>;
 }
 
 /// No agents' files.
@@ -27,7 +27,7 @@ pub trait Scan {
 pub struct NoScan;
 
 impl Scan for NoScan {
-    fn find(&self, _: &str) -> Vec<Foreign> {
+    fn find(&self, _: &str) -> Vec<UnwrappedConversation> {
         Vec::new()
     }
 }
@@ -85,7 +85,7 @@ pub fn find(view: &View<'_>, wanted: &str, scan: &dyn Scan) -> Result<Found, Loo
     }
     match foreign.len() {
         0 => Err(LookupError::Unknown(wanted.to_owned())),
-        1 => Ok(Found::Foreign(foreign.remove(0))),
+        1 => Ok(Found::Unwrapped(foreign.remove(0))),
         _ => Err(several(wanted, foreign.iter().map(candidate_of_foreign).collect())),
     }
 }
@@ -116,7 +116,7 @@ fn candidate(row: &SessionRow) -> Candidate {
     }
 }
 
-fn candidate_of_foreign(foreign: &Foreign) -> Candidate {
+fn candidate_of_foreign(foreign: &UnwrappedConversation) -> Candidate {
     Candidate {
         id: foreign.agent_session.to_string(),
         name: None,
@@ -132,16 +132,16 @@ mod tests {
     use super::*;
     use types::{Ids, SessionId};
 
-    struct Files(Vec<Foreign>);
+    struct Files(Vec<UnwrappedConversation>);
 
     impl Scan for Files {
-        fn find(&self, wanted: &str) -> Vec<Foreign> {
+        fn find(&self, wanted: &str) -> Vec<UnwrappedConversation> {
             self.0.iter().filter(|foreign| foreign.agent_session.0.starts_with(wanted)).cloned().collect()
         }
     }
 
-    fn foreign(id: &str) -> Foreign {
-        Foreign {
+    fn foreign(id: &str) -> UnwrappedConversation {
+        UnwrappedConversation {
             agent: "codex".into(),
             agent_session: AgentSessionId(id.into()),
             file: format!("/{id}").into(),
@@ -205,7 +205,7 @@ mod tests {
             let found = world.store.read(|view| find(view, wanted, &files));
             let shown = match &found {
                 Ok(Found::Session(row)) => Ok(row.id),
-                Ok(Found::Foreign(foreign)) => Err(format!("foreign {}", foreign.agent_session)),
+                Ok(Found::Unwrapped(foreign)) => Err(format!("foreign {}", foreign.agent_session)),
                 Err(LookupError::Unknown(_)) => Err("unknown".into()),
                 Err(LookupError::Several { candidates, .. }) => Err(candidates.len().to_string()),
                 Err(LookupError::Store(error)) => panic!("{error}"),

@@ -129,7 +129,7 @@ fn a_launch_for_somebody_else_uses_only_the_given_environment_folder_and_id() {
     assert_eq!(plan.assigned.as_ref(), Some(&id));
     assert_eq!(launch.args, ["--session-id", id.0.as_str(), "hello"]);
     assert_eq!(launch.remove, ["CLAUDECODE"]);
-    assert!(plan.trail.is_some(), "HOME leads to its files");
+    assert!(plan.observer.is_some(), "HOME leads to its files");
     assert!(plan.surroundings.get("HOME").is_some_and(|home| home == Some("/nowhere/user".into())));
     assert!(plan.notes.iter().all(|note| note.at == NOW && note.verdict == EvidenceVerdict::Noted));
 }
@@ -143,7 +143,7 @@ fn a_print_run_has_an_id_but_is_never_restarted_without_it() {
 #[test]
 fn an_agent_without_known_files_is_run_all_the_same() {
     let (_, plan, _) = wrapped(claude("hello"), &origin(&[]));
-    assert!(plan.trail.is_none());
+    assert!(plan.observer.is_none());
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn any_other_program_is_started_as_it_stands() {
     assert_eq!((launch.program, launch.arg0), ("/bin/make".into(), "/bin/make".into()));
     assert_eq!(launch.args, ["-j", "4"]);
     assert!(launch.set.is_empty() && launch.remove.is_empty());
-    assert_eq!((plan.agent.as_str(), plan.trail.is_none(), assigned.is_none()), ("make", true, true));
+    assert_eq!((plan.agent.as_str(), plan.observer.is_none(), assigned.is_none()), ("make", true, true));
 }
 
 #[test]

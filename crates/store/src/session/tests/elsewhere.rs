@@ -51,7 +51,7 @@ impl World {
         self.store
             .read(|view| match find(view, wanted, &NoScan)? {
                 Found::Session(row) => Ok::<_, super::super::lookup::LookupError>(record(view, &row, now)?),
-                Found::Foreign(_) => panic!("foreign"),
+                Found::Unwrapped(_) => panic!("foreign"),
             })
             .unwrap()
     }

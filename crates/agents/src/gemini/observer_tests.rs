@@ -34,7 +34,7 @@ impl Processes for Alone {
 
 struct Stage {
     home: tempfile::TempDir,
-    trail: GeminiTrail,
+    observer: GeminiObserver,
     now: Timestamp,
 }
 
@@ -43,10 +43,10 @@ impl Stage {
     fn set() -> Self {
         let home = tempfile::tempdir().unwrap();
         fs::create_dir_all(home.path().join("tmp/p/chats")).unwrap();
-        let mut trail = GeminiTrail::new(GeminiFiles::at(home.path()), Path::new("/nowhere/p"));
+        let mut observer = GeminiObserver::new(GeminiFiles::at(home.path()), Path::new("/nowhere/p"));
         let now = SystemClock.now();
-        trail.prepared = Timestamp(now.0 - 60_000);
-        Self { home, trail, now }
+        observer.prepared = Timestamp(now.0 - 60_000);
+        Self { home, observer, now }
     }
 
     fn in_a_project() -> Self {
@@ -83,8 +83,8 @@ impl Stage {
         path
     }
 
-    fn look(&mut self) -> Seen {
-        self.trail.look(AGENT, &Alone { recognised: true })
+    fn look(&mut self) -> Observation {
+        self.observer.look(AGENT, &Alone { recognised: true })
     }
 
     fn traces(&mut self) -> Vec<Trace> {
@@ -135,7 +135,7 @@ fn a_file_is_nobodys_where_our_own_process_is_not_recognised() {
     let mut stage = Stage::in_a_project();
     let just = stage.just();
     stage.chat("aaaaaaaa", &[header("aaaaaaaa", just)]);
-    let signals = stage.trail.look(AGENT, &Alone { recognised: false }).signals;
+    let signals = stage.observer.look(AGENT, &Alone { recognised: false }).signals;
     let begun = Trace::Begun { id: id("aaaaaaaa"), at: just, known: false, maker: Maker::Unrecognised };
     assert_eq!(signals, [Signal::Trace(begun)]);
 }
@@ -152,7 +152,7 @@ fn files_from_before_the_run_are_never_new() {
     let [chats, away] = ["tmp/p/chats", "tmp/p/away"].map(|name| stage.home.path().join(name));
     fs::rename(&chats, &away).unwrap();
     std::os::unix::fs::symlink("chats", &chats).unwrap();
-    stage.trail.prepared = Timestamp(0); // so that everything would be new if it were found again
+    stage.observer.prepared = Timestamp(0); // so that everything would be new if it were found again
     assert_eq!(stage.traces(), []);
     fs::remove_file(&chats).unwrap();
     fs::rename(&away, &chats).unwrap();
@@ -197,7 +197,7 @@ fn document(id: &str, at: Timestamp, messages: &[String]) -> String {
 fn documents_are_evidence_of_beginnings_and_prompts_once() {
     let mut stage = Stage::set();
     let (just, before) = (stage.just(), stage.ago(120_000));
-    let hashed = stage.trail.files.hashed(Path::new("/nowhere/p"));
+    let hashed = stage.observer.files.hashed(Path::new("/nowhere/p"));
     let chats = hashed.join("chats");
     let write = |id: &str, text: &str| {
         let path = chats.join(format!("session-2026-11-16T00-00-{id}.json"));
@@ -226,8 +226,8 @@ fn documents_are_evidence_of_beginnings_and_prompts_once() {
     assert!(seen.torn && seen.signals.is_empty(), "half of it waits");
     let path = write("aaaaaaaa", &whole);
     assert_eq!(stage.traces(), [prompt_in("aaaaaaaa", "two", later)]);
-    assert_eq!(stage.trail.files(&id("aaaaaaaa")), std::slice::from_ref(&path));
-    assert!(matches!(stage.trail.form(&path), Form::Document { list: "messages" }));
+    assert_eq!(stage.observer.files(&id("aaaaaaaa")), std::slice::from_ref(&path));
+    assert!(matches!(stage.observer.form(&path), Form::Document { list: "messages" }));
     // An old one is continued.
     write("oooooooo", &document("oooooooo", before, &[message("old", before), message("three", just)]));
     let gone_on = Trace::Entered { id: id("oooooooo"), maker: Maker::Ours };

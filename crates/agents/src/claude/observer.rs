@@ -12,8 +12,8 @@ use super::version::lacks_registry;
 use crate::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry, Signal};
 use crate::meter::line::Lines;
 use crate::neighbours::{Neighbourhood, Neighbours, Program};
+use crate::observe::{Observation, Observer};
 use crate::read_stamps::ReadStamps;
-use crate::trail::{Seen, Trail};
 use os::clock::{Clock, SystemClock};
 use os::file;
 use os::file::{TICK, entries, modified, open_regular, read_at_most};
@@ -43,7 +43,7 @@ pub(super) static PROGRAM: Program = Program {
 };
 
 #[derive(Debug)]
-pub struct ClaudeTrail {
+pub struct ClaudeObserver {
     files: ClaudeFiles,
     /// Before the agent was started.
     prepared: Timestamp,
@@ -82,7 +82,7 @@ pub struct ClaudeTrail {
     neighbourhood: Neighbourhood,
 }
 
-impl ClaudeTrail {
+impl ClaudeObserver {
     pub fn new(files: ClaudeFiles, folder: &Path) -> Self {
         Self {
             files,
@@ -131,7 +131,7 @@ impl ClaudeTrail {
         }
     }
 
-    fn look_at_registry(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
+    fn look_at_registry(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Observation) {
         let Ok(entries) = fs::read_dir(self.files.registry()) else { return };
         let paths = entries.flatten().map(|entry| entry.path());
         let paths: BTreeSet<PathBuf> =
@@ -146,14 +146,14 @@ impl ClaudeTrail {
         paths: impl IntoIterator<Item = PathBuf>,
         agent: ProcessId,
         processes: &dyn Processes,
-        seen: &mut Seen,
+        seen: &mut Observation,
     ) {
         let mut read = Vec::new();
         for path in paths {
             let Some(stamp) = self.registry.due(&path) else { continue };
             let others = self.followed_by_others.get(&path).filter(|_| self.names_clears);
             if others.is_some_and(|process| processes.alive(*process)) {
-                self.registry.note(&path, stamp, true, SystemClock.now(), &mut Seen::default());
+                self.registry.note(&path, stamp, true, SystemClock.now(), &mut Observation::default());
                 continue;
             }
             let entry =
@@ -173,7 +173,7 @@ impl ClaudeTrail {
         entry: RegistryEntry,
         agent: ProcessId,
         processes: &dyn Processes,
-        seen: &mut Seen,
+        seen: &mut Observation,
     ) {
         let process = processes.identify(entry.pid);
         if self.proper.is_none() && self.is_below(agent, entry.pid, process, processes) {
@@ -249,7 +249,7 @@ impl ClaudeTrail {
         found
     }
 
-    fn look_at_history(&mut self, seen: &mut Seen) {
+    fn look_at_history(&mut self, seen: &mut Observation) {
         let Ok(mut file) = open_regular(&self.files.history()) else { return };
         let length = file.metadata().map_or(0, |meta| meta.len());
         if length < self.history_read {
@@ -285,7 +285,7 @@ impl ClaudeTrail {
 
     /// The job that our conversation became, if only one can be it. The service starts a process for it only when it has work, so
     /// that none may ever register. The command ends our process: as long as that lives, no job is ours.
-    fn look_at_jobs(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
+    fn look_at_jobs(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Observation) {
         let Some((from, since)) = &self.given else { return };
         if processes.alive(self.proper.unwrap_or(agent)) {
             return;
@@ -312,7 +312,7 @@ impl ClaudeTrail {
             .collect()
     }
 
-    fn look_at_projects(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
+    fn look_at_projects(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Observation) {
         for project in self.projects.clone() {
             if let Some(stamp) = self.folders.due(&project) {
                 for path in files::in_project(&project) {
@@ -342,7 +342,7 @@ impl ClaudeTrail {
         only: Option<&[PathBuf]>,
         agent: ProcessId,
         processes: &dyn Processes,
-        seen: &mut Seen,
+        seen: &mut Observation,
     ) {
         // Where our process registers, that says more than who else is here.
         let unregistered = self.proper.is_none();
@@ -415,7 +415,7 @@ impl ClaudeTrail {
     }
 }
 
-impl Trail for ClaudeTrail {
+impl Observer for ClaudeObserver {
     fn method(&self) -> Method {
         Method::Registry
     }
@@ -455,9 +455,9 @@ impl Trail for ClaudeTrail {
         Some(WatchScope { own, shared, ignored })
     }
 
-    fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
+    fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Observation {
         self.take_stock();
-        let mut seen = Seen::default();
+        let mut seen = Observation::default();
         self.look_at_registry(agent, processes, &mut seen);
         self.look_at_history(&mut seen);
         self.look_at_jobs(agent, processes, &mut seen);
@@ -465,10 +465,10 @@ impl Trail for ClaudeTrail {
         seen
     }
 
-    fn look_at_own(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
+    fn look_at_own(&mut self, agent: ProcessId, processes: &dyn Processes) -> Observation {
         // Without its entry it has ended, or is no longer what we took it for.
         let Some(entry) = self.own_entry() else { return self.look(agent, processes) };
-        let mut seen = Seen::default();
+        let mut seen = Observation::default();
         self.read_entries([entry], agent, processes, &mut seen);
         self.look_at_history(&mut seen);
         self.look_at_jobs(agent, processes, &mut seen);
@@ -558,5 +558,5 @@ fn resumed_by(pid: Pid, processes: &dyn Processes) -> Option<AgentSessionId> {
 }
 
 #[cfg(test)]
-#[path = "trail_tests.rs"]
+#[path = "observer_tests.rs"]
 mod tests;

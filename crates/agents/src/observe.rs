@@ -15,7 +15,7 @@ use types::ProcessId;
 
 /// The result of one look.
 #[derive(Debug, Default)]
-pub struct Seen {
+pub struct Observation {
     pub signals: Vec<Signal>,
     /// The agent itself, where codemie started only its launcher.
     pub adopted: Option<ProcessId>,
@@ -29,22 +29,22 @@ pub struct Seen {
     pub again: Option<Duration>,
 }
 
-impl Seen {
+impl Observation {
     pub fn look_again(&mut self, after: Duration) {
         self.again = Some(self.again.map_or(after, |again| again.min(after)));
     }
 }
 
 /// The part of an [`Agent`](super::Agent) that follows a run.
-pub trait Follow {
+pub trait Observe {
     /// How to follow a run in `folder`; `None` where the environment does not name the place of its files.
-    fn trail(&self, _var: Var<'_>, _folder: &Path) -> Option<Box<dyn Trail>> {
+    fn observer(&self, _var: Var<'_>, _folder: &Path) -> Option<Box<dyn Observer>> {
         None
     }
 }
 
 /// One run's view of the agent's own files. Reads only; never writes.
-pub trait Trail: Send {
+pub trait Observer: Send {
     /// The kind of evidence it looks for.
     fn method(&self) -> Method;
 
@@ -57,10 +57,10 @@ pub trait Trail: Send {
     }
 
     /// What is new since the last look. `agent` is the process that codemie started.
-    fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen;
+    fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Observation;
 
     /// The same for a change of this run's own files alone: what it costs need not grow with the number of runs.
-    fn look_at_own(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
+    fn look_at_own(&mut self, agent: ProcessId, processes: &dyn Processes) -> Observation {
         self.look(agent, processes)
     }
 

@@ -47,7 +47,7 @@ struct Stage {
     _folder: tempfile::TempDir,
     files: CodexFiles,
     family: Family,
-    trail: Rc<RefCell<CodexTrail>>,
+    observer: Rc<RefCell<CodexObserver>>,
     /// When it was set: a day may end before the test does.
     now: Timestamp,
 }
@@ -65,10 +65,10 @@ impl Stage {
         let folder = tempfile::tempdir().unwrap();
         let files = CodexFiles::at(folder.path());
         fs::create_dir_all(files.locks()).unwrap();
-        let trail = CodexTrail::new(files.clone(), mark.map(str::to_owned));
+        let observer = CodexObserver::new(files.clone(), mark.map(str::to_owned));
         let family = Family(std::sync::Mutex::default(), AtomicBool::default(), AtomicBool::default());
-        let (trail, now) = (Rc::new(RefCell::new(trail)), SystemClock.now());
-        let stage = Self { _folder: folder, files, family, trail, now };
+        let (observer, now) = (Rc::new(RefCell::new(observer)), SystemClock.now());
+        let stage = Self { _folder: folder, files, family, observer, now };
         fs::create_dir_all(stage.today()).unwrap();
         stage
     }
@@ -121,8 +121,8 @@ impl Stage {
         path
     }
 
-    fn look(&self) -> Seen {
-        self.trail.borrow_mut().look(LAUNCHER, &self.family)
+    fn look(&self) -> Observation {
+        self.observer.borrow_mut().look(LAUNCHER, &self.family)
     }
 
     fn signals(&self) -> Vec<Signal> {
@@ -179,7 +179,7 @@ fn a_run_is_followed_from_its_first_lock_on() {
     stage.unlock(NATIVE.pid, 1);
     stage.lock(NATIVE.pid, 1);
     assert_eq!(stage.signals(), [held(1, Thread::Continued { forked: false })]);
-    assert!(stage.trail.borrow().watched().contains(&rollout.parent().unwrap().to_owned()));
+    assert!(stage.observer.borrow().watched().contains(&rollout.parent().unwrap().to_owned()));
 }
 
 /// It is a child of the client that started it, and holds the threads of all.
@@ -203,7 +203,7 @@ fn a_thread_that_was_there_before_is_continued() {
     let open = r#"{"type":"event_msg","payload":{"type":"task_started"}}"#.to_owned() + "\n";
     fs::write(&rollout, fs::read_to_string(&rollout).unwrap() + &open).unwrap();
     // Ids of this test are of a minute from now; this run begins later.
-    stage.trail.borrow_mut().prepared = Timestamp(SystemClock.now().0 + 120_000);
+    stage.observer.borrow_mut().prepared = Timestamp(SystemClock.now().0 + 120_000);
     stage.look();
     stage.lock(NATIVE.pid, 1);
     stage.open(NATIVE.pid, &rollout, true);
@@ -235,10 +235,10 @@ fn a_thread_given_up_before_its_file_was_seen_is_still_reported() {
     assert_eq!(stage.signals(), [held(1, Thread::Unwritten)]);
     stage.unlock(NATIVE.pid, 1);
     stage.write(1, "");
-    let trail = &stage.trail;
+    let observer = &stage.observer;
     assert_eq!(stage.signals(), [held(1, Thread::Fresh)]);
     assert_eq!(stage.signals(), []);
-    assert_eq!(trail.borrow_mut().files(&id(1)), [stage.rollout(1)]);
+    assert_eq!(observer.borrow_mut().files(&id(1)), [stage.rollout(1)]);
 }
 
 #[test]
@@ -307,7 +307,7 @@ fn locks_that_the_agent_only_examines_are_not_its_own() {
 
     // Left behind by a run that was killed before this one began; its id is as old.
     let stage = Stage::set(None);
-    stage.trail.borrow_mut().prepared = Timestamp(SystemClock.now().0 + 120_000);
+    stage.observer.borrow_mut().prepared = Timestamp(SystemClock.now().0 + 120_000);
     stage.lock(NATIVE.pid, 9);
     let seen = stage.look();
     assert_eq!((seen.signals, seen.adopted), (vec![], None));
@@ -335,11 +335,11 @@ fn a_mark_is_evidence_where_the_process_cannot_be_inspected() {
 #[test]
 fn a_conversations_files_are_its_own_and_its_sub_agents() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/codex/subagent");
-    let mut trail = CodexTrail::new(CodexFiles::at(root), None);
+    let mut observer = CodexObserver::new(CodexFiles::at(root), None);
     let id = |id: &str| AgentSessionId(id.to_owned());
-    let files = trail.files(&id("01a1e192-0e13-7430-b5f7-b22ee1e9c164"));
+    let files = observer.files(&id("01a1e192-0e13-7430-b5f7-b22ee1e9c164"));
     let threads: Vec<_> = files.iter().filter_map(|file| files::thread_of(file)).collect();
     let sub = id("01a1e192-16db-7803-8175-097b8643701d");
     assert_eq!(threads, [id("01a1e192-0e13-7430-b5f7-b22ee1e9c164"), sub]);
-    assert!(trail.files(&id("01a1e192-0000-7000-8000-000000000000")).is_empty());
+    assert!(observer.files(&id("01a1e192-0000-7000-8000-000000000000")).is_empty());
 }

@@ -26,7 +26,7 @@ use crate::Live;
 use crate::correlate::{Method, Signal, Thread};
 use crate::meter::line::Lines;
 use crate::meter::title::Title;
-use crate::trail::{Seen, Trail};
+use crate::observe::{Observation, Observer};
 use os::clock::{Clock, SystemClock};
 use os::file::{Stamp, TICK};
 use pty::process::{OpenFile, Processes};
@@ -68,7 +68,7 @@ struct HeldThread {
 }
 
 #[derive(Debug)]
-pub struct CodexTrail {
+pub struct CodexObserver {
     files: CodexFiles,
     catalog: Catalog,
     folders: Folders,
@@ -88,7 +88,7 @@ pub struct CodexTrail {
     named: BTreeMap<AgentSessionId, Stamp>,
 }
 
-impl CodexTrail {
+impl CodexObserver {
     pub fn new(files: CodexFiles, mark: Option<String>) -> Self {
         Self {
             catalog: Catalog::new(files.clone()),
@@ -112,7 +112,7 @@ impl CodexTrail {
         &mut self,
         started: ProcessId,
         processes: &dyn Processes,
-        seen: &mut Seen,
+        seen: &mut Observation,
     ) -> Vec<OpenThread> {
         let before = std::mem::take(&mut self.suspected);
         if let Some(agent) = self.agent.filter(|agent| processes.alive(*agent)) {
@@ -137,7 +137,7 @@ impl CodexTrail {
         process: ProcessId,
         processes: &dyn Processes,
         before: &BTreeSet<LockId>,
-        seen: &mut Seen,
+        seen: &mut Observation,
     ) -> Vec<OpenThread> {
         let files = processes.open_files(process.pid);
         let mut open = threads_among(&files);
@@ -162,7 +162,7 @@ impl CodexTrail {
             || open.lock.is_some_and(|lock| lock.born + TICK >= prepared)
     }
 
-    fn look_at_threads(&mut self, started: ProcessId, processes: &dyn Processes, seen: &mut Seen) {
+    fn look_at_threads(&mut self, started: ProcessId, processes: &dyn Processes, seen: &mut Observation) {
         let open = self.open_threads(started, processes, seen);
         self.report_released(&open, seen);
         // A thread given up and taken again is news. `exec` gives up a thread we still want to read, so it is remembered.
@@ -191,7 +191,7 @@ impl CodexTrail {
 
     /// Reports the threads that are no longer held and were not known to have a file. Those without one are reported first:
     /// time decides between those that are held.
-    fn report_released(&mut self, open: &[OpenThread], seen: &mut Seen) {
+    fn report_released(&mut self, open: &[OpenThread], seen: &mut Observation) {
         let given_up = |(thread, held): &(&AgentSessionId, &HeldThread)| {
             held.reported == Some(Thread::Unwritten) && !open.iter().any(|open| open.thread == **thread)
         };
@@ -221,7 +221,7 @@ impl CodexTrail {
     }
 
     /// Reports what a held thread is, as soon as it is known and whenever that changes.
-    fn report(&mut self, thread: &AgentSessionId, seen: &mut Seen) {
+    fn report(&mut self, thread: &AgentSessionId, seen: &mut Observation) {
         let Some(held) = self.held.get_mut(thread) else { return };
         if held.rollout.is_none() {
             held.rollout = self.catalog.rollout(thread);
@@ -246,7 +246,7 @@ impl CodexTrail {
         seen.signals.push(Signal::Held { id: thread.clone(), thread: now });
     }
 
-    fn look_at_turns(&mut self, seen: &mut Seen) {
+    fn look_at_turns(&mut self, seen: &mut Observation) {
         let open = self.held.iter_mut().filter_map(|(thread, held)| {
             let rollout = held.rollout.as_deref()?;
             held.turn.follow(rollout).then(|| thread.clone())
@@ -260,7 +260,7 @@ impl CodexTrail {
 
     /// Rollouts with our own originator, for a process that cannot be inspected or was too fast. Open files are better
     /// evidence: agents started inside inherit the mark.
-    fn look_for_mark(&mut self, days: &[PathBuf], seen: &mut Seen) {
+    fn look_for_mark(&mut self, days: &[PathBuf], seen: &mut Observation) {
         let Some(mark) = self.mark.clone().filter(|_| self.agent.is_none()) else { return };
         let Some(day) = days.last() else { return };
         for path in files::rollouts_in(day).unwrap_or_default() {
@@ -289,7 +289,7 @@ impl CodexTrail {
     }
 }
 
-impl Trail for CodexTrail {
+impl Observer for CodexObserver {
     fn method(&self) -> Method {
         Method::Held
     }
@@ -303,8 +303,8 @@ impl Trail for CodexTrail {
         watched
     }
 
-    fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
-        let mut seen = Seen::default();
+    fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Observation {
+        let mut seen = Observation::default();
         let since = *self.since.get_or_insert_with(Instant::now);
         let days = self.files.newest_days();
         let mut changed = self.folders.changed(&self.files.locks());
@@ -390,5 +390,5 @@ fn is_same(one: Option<LockId>, other: Option<LockId>) -> bool {
 }
 
 #[cfg(test)]
-#[path = "trail_tests.rs"]
+#[path = "observer_tests.rs"]
 mod tests;

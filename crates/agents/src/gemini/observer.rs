@@ -18,8 +18,8 @@ use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::neighbours::{Neighbourhood, Neighbours, Program};
+use crate::observe::{Observation, Observer};
 use crate::read_stamps::ReadStamps;
-use crate::trail::{Seen, Trail};
 use os::clock::{Clock, SystemClock};
 use os::file::{Stamp, TICK, head, modified, open_regular};
 use pty::process::Processes;
@@ -41,7 +41,7 @@ const EARLY_FOR: Duration = Duration::from_mins(1);
 pub(super) static PROGRAM: Program = Program { names: &["gemini"], folders: &["/gemini-cli/"] };
 
 #[derive(Debug)]
-pub struct GeminiTrail {
+pub struct GeminiObserver {
     files: GeminiFiles,
     /// Where the run works, as the agent sees it.
     folder: PathBuf,
@@ -107,7 +107,7 @@ struct NewEvidence {
     at: Timestamp,
 }
 
-impl GeminiTrail {
+impl GeminiObserver {
     pub fn new(files: GeminiFiles, folder: &Path) -> Self {
         let prepared = SystemClock.now();
         Self {
@@ -147,7 +147,7 @@ impl GeminiTrail {
         });
     }
 
-    fn look_at_logs(&mut self, seen: &mut Seen) {
+    fn look_at_logs(&mut self, seen: &mut Observation) {
         for folder in &mut self.agent_folders {
             let path = folder.path.join("logs.json");
             let Some(stamp) = self.log_stamps.due(&path) else { continue };
@@ -177,7 +177,7 @@ impl GeminiTrail {
     }
 
     /// New evidence in the files. A folder that cannot be listed now counts as unchanged.
-    fn look_at_chats(&mut self, seen: &mut Seen) -> Vec<NewEvidence> {
+    fn look_at_chats(&mut self, seen: &mut Observation) -> Vec<NewEvidence> {
         let Some(paths) = self.paths() else { return Vec::new() };
         for (path, chat) in self.chats.extract_if(.., |path, _| paths.binary_search(path).is_err()) {
             self.removed.extend(chat.id.map(|id| (path, id)));
@@ -329,7 +329,7 @@ impl Chat {
     }
 }
 
-impl Trail for GeminiTrail {
+impl Observer for GeminiObserver {
     fn method(&self) -> Method {
         Method::Folder
     }
@@ -347,8 +347,8 @@ impl Trail for GeminiTrail {
         watched
     }
 
-    fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Seen {
-        let mut seen = Seen::default();
+    fn look(&mut self, agent: ProcessId, processes: &dyn Processes) -> Observation {
+        let mut seen = Observation::default();
         self.find_agent_folders();
         // The agent logs a command before it makes a file, so files are read first: then the log holds the line of every file seen.
         let news = self.look_at_chats(&mut seen);
@@ -408,5 +408,5 @@ impl Trail for GeminiTrail {
 }
 
 #[cfg(test)]
-#[path = "trail_tests.rs"]
+#[path = "observer_tests.rs"]
 mod tests;

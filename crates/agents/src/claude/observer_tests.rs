@@ -36,7 +36,7 @@ impl Processes for Family {
 
 struct Stage {
     root: tempfile::TempDir,
-    trail: ClaudeTrail,
+    observer: ClaudeObserver,
     ended: bool,
     /// Our own process is recognised as the agent's.
     recognised: bool,
@@ -47,8 +47,8 @@ impl Stage {
         let root = tempfile::tempdir().unwrap();
         let files = ClaudeFiles::at(root.path());
         fs::create_dir(files.registry()).unwrap();
-        let trail = ClaudeTrail::new(files, Path::new("/b"));
-        Self { root, trail, ended: false, recognised: true }
+        let observer = ClaudeObserver::new(files, Path::new("/b"));
+        Self { root, observer, ended: false, recognised: true }
     }
 
     fn put(&self, name: &str, text: &str) -> PathBuf {
@@ -67,12 +67,12 @@ impl Stage {
         Family { ended: self.ended, recognised: self.recognised }
     }
 
-    fn look(&mut self) -> Seen {
-        self.trail.look(LAUNCHER, &self.processes())
+    fn look(&mut self) -> Observation {
+        self.observer.look(LAUNCHER, &self.processes())
     }
 
-    fn look_at_own(&mut self) -> Seen {
-        self.trail.look_at_own(LAUNCHER, &self.processes())
+    fn look_at_own(&mut self) -> Observation {
+        self.observer.look_at_own(LAUNCHER, &self.processes())
     }
 
     /// The conversations that the registry is reported to name, by pid.
@@ -82,12 +82,12 @@ impl Stage {
 
     fn files(&mut self, id: &str) -> Vec<String> {
         let root = self.root.path().join("projects");
-        let files = self.trail.files(&AgentSessionId(id.to_owned()));
+        let files = self.observer.files(&AgentSessionId(id.to_owned()));
         files.iter().map(|path| path.strip_prefix(&root).unwrap().to_str().unwrap().to_owned()).collect()
     }
 }
 
-fn named(seen: &Seen) -> Vec<(i32, String)> {
+fn named(seen: &Observation) -> Vec<(i32, String)> {
     let named = seen.signals.iter().filter_map(|signal| match signal {
         Signal::Registry { entry, .. } => Some((entry.pid.0, entry.session.0.clone())),
         _ => None,
@@ -139,7 +139,7 @@ fn all_files_of_a_conversation_are_followed_that_of_the_present_project_first() 
     let here = ["-b/x.jsonl", "-b/x/subagents/team/agent-2.jsonl"];
     let there = ["-a/x.jsonl", "-a/x/subagents/agent-1.jsonl"];
     assert_eq!(stage.files("x"), [here, there].concat());
-    assert!(stage.trail.watched().contains(&stage.root.path().join("projects/-a/x/subagents")));
+    assert!(stage.observer.watched().contains(&stage.root.path().join("projects/-a/x/subagents")));
     stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/a""#));
     stage.look();
     assert_eq!(stage.files("x"), [there, here].concat(), "/cd");
@@ -169,15 +169,15 @@ fn a_process_that_registered_knows_its_own_files_from_those_of_others() {
     let mut stage = Stage::set();
     stage.put("projects/-b/other.jsonl", "");
     stage.look();
-    assert_eq!(stage.trail.watch_scope(), None, "the run of the next change is not known yet");
+    assert_eq!(stage.observer.watch_scope(), None, "the run of the next change is not known yet");
     stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b","version":"2.1.100""#));
     stage.look();
-    assert_eq!(stage.trail.watch_scope(), None, "its entry stays as it is after a clear");
+    assert_eq!(stage.observer.watch_scope(), None, "its entry stays as it is after a clear");
     stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b","version":"2.1.197""#));
     stage.look();
     let is_own = |stage: &Stage, name: &str| {
         let path = stage.root.path().join(name);
-        stage.trail.watch_scope().unwrap().own.iter().any(|own| path.starts_with(own))
+        stage.observer.watch_scope().unwrap().own.iter().any(|own| path.starts_with(own))
     };
     for (name, own) in [
         ("sessions/11.json", true),
@@ -228,7 +228,7 @@ fn what_is_its_own_is_watched_by_itself_in_folders_that_all_write_to() {
     let mut stage = Stage::set();
     stage.put("sessions/11.json", &entry(CHILD, "x", r#","cwd":"/b","version":"2.1.197""#));
     stage.look();
-    let (watched, scope) = (stage.trail.watched(), stage.trail.watch_scope().unwrap());
+    let (watched, scope) = (stage.observer.watched(), stage.observer.watch_scope().unwrap());
     for own in &scope.own {
         assert!(watched.contains(own), "{}", own.display());
     }
@@ -265,7 +265,7 @@ fn asked(session: &str, words: &str) -> String {
 const CLEAR: &str = "<command-name>/clear</command-name>";
 
 /// A new file, who can have made it, and the conversation it follows.
-fn new_files(seen: Seen) -> Vec<(String, Option<Maker>, Option<String>)> {
+fn new_files(seen: Observation) -> Vec<(String, Option<Maker>, Option<String>)> {
     let signals = seen.signals.into_iter();
     let files = signals.filter_map(|signal| match signal {
         Signal::NewFile(file) => Some((file.id.0, file.maker, file.follows.map(|id| id.0))),
@@ -329,7 +329,7 @@ fn job(session: &str, cwd: &str) -> String {
     format!(r#"{{"sessionId":"{session}","cwd":"{cwd}","createdAt":"{}"}}"#, SystemClock.now())
 }
 
-fn handed_over(seen: Seen) -> Option<(String, String)> {
+fn handed_over(seen: Observation) -> Option<(String, String)> {
     seen.signals.into_iter().find_map(|signal| match signal {
         Signal::HandedOver { from, to } => Some((from.0, to.0)),
         _ => None,
