@@ -19,10 +19,11 @@ use std::sync::Arc;
 use rusqlite::{Connection, OpenFlags, OptionalExtension, params};
 
 use backend::sqlite::Sqlite;
-use backend::storage::{self, Reader, Storage};
-use backend::token::Owner;
+use backend::storage::Storage;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
+use reader::Reader;
+use reader::token::Owner;
 use scan;
 use store::{self, Outgoing, Store};
 use types::Event;
@@ -36,7 +37,7 @@ pub enum Error {
     #[error("the store: {0}")]
     Store(#[from] store::Error),
     #[error("the copy for the dashboard: {0}")]
-    Storage(#[from] storage::Error),
+    Storage(#[from] reader::Error),
     #[error("the copy for the dashboard: {0}")]
     Mark(#[from] rusqlite::Error),
     #[error(transparent)]
@@ -54,7 +55,7 @@ impl Error {
             Self::Store(_)
             | Self::Scan(_)
             | Self::Storage(
-                storage::Error::Unavailable(_) | storage::Error::Full(_) | storage::Error::ReadOnly(_),
+                reader::Error::Unavailable(_) | reader::Error::Full(_) | reader::Error::ReadOnly(_),
             ) => false,
             Self::Mark(error) => {
                 !matches!(error.sqlite_error_code(), Some(DatabaseBusy | DatabaseLocked | DiskFull))
@@ -259,7 +260,7 @@ fn remove(path: &Path) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use backend::model::{Page, Session, SessionFilter};
+    use reader::{Page, Session, SessionFilter};
     use store::session::lifecycle::{self, ConversationStart, RunStart, Transition};
     use store::session::prune::prune;
     use store::session::state::{Ending, Exit};

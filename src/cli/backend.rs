@@ -7,7 +7,7 @@ use clap::{Args, Subcommand, ValueEnum};
 
 use backend::database::Database;
 use backend::limits;
-use backend::token::Role;
+use reader::token::Role;
 
 #[derive(Debug, Args)]
 pub struct Backend {

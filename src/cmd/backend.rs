@@ -15,11 +15,10 @@ use crate::cli::{Backend, BackendAction, BackendStore, Serve, TokenAction};
 use agents::registry;
 use backend::api::Options;
 use backend::bootstrap::{self, TokenFile};
-use backend::dashboard::KnownAgents;
 use backend::database::Database;
+use backend::log;
 use backend::storage::Storage;
-use backend::token::{Owner, Role, Token, TokenHash, check_name, new_secret};
-use backend::{log, server};
+use dashboard::KnownAgents;
 use delivery::identity::login_name;
 use format::output::table::{Cell, Column, Table};
 use format::output::unread::Unread;
@@ -27,7 +26,9 @@ use format::output::{Colour, Style, json};
 use os::clock::{Clock, SystemClock};
 use os::file::create_private;
 use os::home::Home;
+use reader::token::{Owner, Role, Token, TokenHash, check_name, new_secret};
 use runtime::launch::{Origin, settings};
+use server::Clients;
 
 /// The database, without its password on a command line, where others can read it.
 const DATABASE: &str = "CODEMIE_BACKEND_DATABASE";
@@ -102,20 +103,12 @@ async fn serve(args: &Serve, home: &Home, out: &mut dyn Write, err: &mut dyn Wri
     let made = bootstrap::ensure_tokens(&*storage, &file, &user, SystemClock.now()).await?;
     announce(&mut out, address, &database, &file, made, pty::is_terminal(&std::io::stdout()))?;
     tracing::info!(%address, %database, "listening");
-    let proxies = args.behind_proxy.clone();
-    server::run(
-        listener,
-        storage,
-        Options {
-            rate: args.rate,
-            proxies,
-            agents: KnownAgents(registry::names()),
-            zone: (args.timezone.name.clone(), args.timezone.zone.clone()),
-            ..Options::default()
-        },
-        ended,
-    )
-    .await;
+    let clients = Clients { proxies: args.behind_proxy.clone(), ..Clients::default() };
+    let zone = args.timezone.zone.clone();
+    let options = Options { rate: args.rate, clients, zone: zone.clone() };
+    let (reader, tokens, agents) = (storage.clone(), storage.clone(), KnownAgents(registry::names()));
+    let pages = dashboard::of_backend(reader, tokens, agents, (args.timezone.name.clone(), zone));
+    backend::run(listener, storage, options, pages, ended).await;
     tracing::info!("ended");
     Ok(())
 }

@@ -20,16 +20,14 @@ use crate::cli;
 use crate::mirror::LocalMirror;
 use crate::mirror::history::HistoryFeed;
 use agents::registry;
-use backend;
-use backend::dashboard::{
-    Conversation, Dashboard, Gate, History, KnownAgents, LocalFacts, Outbox, Titles, router,
-};
-use backend::token::new_key;
+use dashboard::{Conversation, Dashboard, Gate, History, KnownAgents, LocalFacts, Outbox, Titles, router};
 use format::output::unread::Unread;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
 use pty::detached;
+use reader::token::new_key;
 use report::open::{open, recover};
+use server::Clients;
 use store::{self, Store, View};
 
 /// How soon the pages show a change. Each look reads a counter in shared memory.
@@ -102,7 +100,7 @@ async fn serve(
             _ = terminate.recv() => {}
         }
     };
-    backend::serve(listener, router(dashboard), closing, asked_to_end).await;
+    server::serve(listener, router(dashboard), Clients::default(), closing, asked_to_end).await;
     browser::forget(&url, kept, own_var);
     Ok(())
 }

@@ -17,13 +17,13 @@ use tokio::runtime::Handle;
 use super::titles::UnwrappedTitles;
 use super::{BATCH, Error, LocalMirror};
 use agents::registry;
-use backend::dashboard::{History, HistoryState};
 use backend::sqlite::Sqlite;
-use backend::storage::Reader;
 use config::prices::price_list;
+use dashboard::{History, HistoryState};
 use delivery::foreign::{life, session_id};
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
+use reader::Reader;
 use runtime::launch::Origin;
 use scan::{Days, ForeignSession, ForeignSessions, Scanner};
 

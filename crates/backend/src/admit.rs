@@ -8,7 +8,7 @@
 //! not known yet, the first report may begin far up: what is revised is sent again later, whole ranges at a time, and
 //! `sync --backfill --scan` derives a call's `rev` from its tokens. Within one batch the order does not count.
 
-use super::model::Session;
+use reader::Session;
 use types::Attributes;
 use types::Event;
 

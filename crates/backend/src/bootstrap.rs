@@ -8,10 +8,10 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
-use super::storage::{self, Storage};
-use super::token::{NoRandomness, Owner, Role, Token, TokenHash, new_secret};
+use super::storage::Storage;
 use os::file::create_private;
 use os::file::read_at_most;
+use reader::token::{NoRandomness, Owner, Role, Token, TokenHash, new_secret};
 use types::Timestamp;
 
 /// Three tokens are some hundred bytes.
@@ -20,7 +20,7 @@ const MAX_TOKENS: u64 = 64 << 10;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error(transparent)]
-    Storage(#[from] storage::Error),
+    Storage(#[from] reader::Error),
     #[error(transparent)]
     Random(#[from] NoRandomness),
     #[error("{}: {source}", path.display())]

@@ -10,7 +10,8 @@ use tokio_postgres::config::Host;
 
 use super::postgres::Postgres;
 use super::sqlite::Sqlite;
-use super::storage::{Error, Storage};
+use super::storage::Storage;
+use reader::Error;
 
 /// A database's address. A password in it is never shown.
 #[derive(Clone, PartialEq, Eq)]

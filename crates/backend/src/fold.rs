@@ -10,8 +10,9 @@ use std::collections::{BTreeMap, HashMap};
 use uuid::Uuid;
 
 use super::admit::Refused;
-use super::model::{Dimensions, Quarter, Session, SumRow, ToolNumbers};
-use super::numbers::Numbers;
+use crate::slot::{Quarter, SumRow};
+use reader::Numbers;
+use reader::{Dimensions, Session, ToolNumbers};
 use types::Attributes;
 use types::Event;
 use types::EventType;

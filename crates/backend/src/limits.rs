@@ -11,27 +11,10 @@ pub const UNPACKED: usize = 32 << 20;
 /// All bodies that are being read or taken in together, as they came and unpacked. What is made of one while it is
 /// taken in is a few times its size at most.
 pub const ALL_BODIES: usize = 256 << 20;
-/// A login: a token and where to go after it.
-pub const FORM: usize = 4 << 10;
-/// A request's head, and an idle connection.
-pub const HEAD: Duration = Duration::from_secs(30);
-/// A whole body, and any silence within it or before an answer is read.
-pub const WHOLE_BODY: Duration = Duration::from_mins(1);
-pub const SILENCE: Duration = Duration::from_secs(15);
-/// Connections at once; more wait in the kernel's queue.
-pub const CONNECTIONS: usize = 1024;
-/// Of those from one address that have shown no token yet. A browser opens six, an agent's senders one each for the moment
-/// until they have shown theirs; an office behind one address has room, and four hostile addresses leave half of all slots.
-pub const ANONYMOUS_PER_ADDRESS: usize = 128;
-/// A head, and an idle connection, while few connections are free.
-pub const HEAD_WHEN_SCARCE: Duration = Duration::from_secs(5);
-/// How long requests that are under way may go on after the server was asked to end.
-pub const DRAIN: Duration = Duration::from_secs(20);
-/// Live feeds open at once, and how long one lasts before its client must show the token again.
+/// Live feeds open at once.
 pub const WATCHERS: usize = 256;
 /// Of those with one token. A person has some tabs and machines; four tokens in a loop leave none, one leaves most.
 pub const WATCHERS_PER_TOKEN: usize = 64;
-pub const WATCH: Duration = Duration::from_mins(15);
 
 /// Requests per second and token: a node takes in fewer batches than that.
 pub const RATE: u32 = 500;

@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
-use super::model::{Health, SpendingKey, SpendingRow, UsageSums};
 use super::storage::Ingested;
+use reader::{Health, SpendingKey, SpendingRow, UsageSums};
 
 /// Upper ends of the histogram of batches, in seconds.
 const BUCKETS: [f64; 9] = [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 1.0, 5.0];
@@ -189,7 +189,7 @@ impl Drop for Watching {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numbers::Numbers;
+    use reader::Numbers;
 
     #[test]
     fn the_text_has_every_family_and_buckets_add_up() {

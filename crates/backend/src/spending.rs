@@ -8,8 +8,8 @@ use std::time::{Duration, Instant};
 
 use tokio::sync::Mutex;
 
-use super::model::{SpendingKey, SpendingRow, UsageSums};
-use super::storage::{Error, Reader};
+use reader::{Error, Reader};
+use reader::{SpendingKey, SpendingRow, UsageSums};
 
 /// Series with a name of their own; the others are one, called [`OTHER`]. Why 200: with six lines each that is 1,200 time
 /// series and some 150 kB per scrape, which no Prometheus notices, and a hundred people seldom use more than some ten models
@@ -100,7 +100,7 @@ fn raise(known: &mut UsageSums, now: &UsageSums) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::numbers::Numbers;
+    use reader::Numbers;
 
     fn row(project: &str, cost_usd: f64) -> SpendingRow {
         let counts = Numbers { input: 10, ..Numbers::default() };

@@ -6,11 +6,12 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::intake::StoredEvent;
-use super::model::{Day, QUARTERS, Quarter, Session};
-use super::numbers::{CARRY, Numbers};
-use super::seqs::Seqs;
-use super::storage::Error;
-use super::token::{Owner, Role, Token, TokenHash};
+use crate::slot::{QUARTERS, Quarter};
+use reader::Error;
+use reader::Seqs;
+use reader::token::{Owner, Role, Token, TokenHash};
+use reader::{CARRY, Numbers};
+use reader::{Day, Session};
 use types::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,45 +1,12 @@
-//! Where events are kept: the two traits, and their errors.
-//!
-//! [`Reader`] answers the pages and the API; [`Storage`] also takes events in and keeps the tokens. Both are used as
-//! `Arc<dyn …>`; the calls are futures, since one implementation is across a network.
+//! Where events are kept: what a database does beside answering ([`Reader`]) and knowing tokens ([`Tokens`]). Used as
+//! `Arc<dyn Storage>`.
 
-use futures_util::future::BoxFuture;
+use reader::token::Owner;
+use reader::{Answer, Reader, Token, Tokens};
 use serde::Serialize;
-use std::ops::Range;
-use std::sync::Arc;
-use tokio::sync::broadcast;
+use types::{Event, Timestamp};
 
 use super::event::Rejected;
-use super::model::{
-    ActivityBucket, By, Counted, Facets, Health, HourRow, Page, SeriesRow, Session, SessionDetail,
-    SessionFilter, SessionPage, SpendingRow, TimelinePage, TimelinePosition, Touched, UsageFilter, UsagePage,
-};
-use super::token::{Owner, Token, TokenHash};
-use types::Event;
-use types::Timestamp;
-
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum Error {
-    #[error(
-        "the database has schema {found}, this codemie knows {known}: it was made by a newer one; update codemie"
-    )]
-    Newer { found: i64, known: i64 },
-    #[error("the database cannot be opened: {0}")]
-    Open(String),
-    /// Worth another try later: the database is away, or too busy.
-    #[error("the database does not answer: {0}")]
-    Unavailable(String),
-    #[error("the disk of the database is full: {0}")]
-    Full(String),
-    #[error("the database cannot be written to: {0}")]
-    ReadOnly(String),
-    #[error("the database failed: {0}")]
-    Failed(String),
-    #[error("a row of the database cannot be read: {0}")]
-    Damaged(String),
-}
-
-pub type Answer<'a, T> = BoxFuture<'a, Result<T, Error>>;
 
 /// The result of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -50,80 +17,16 @@ pub struct Ingested {
     pub rejected: Vec<Rejected>,
 }
 
-/// The read model.
-pub trait Reader: Send + Sync {
-    /// Sessions, in the order the filter asks for.
-    fn sessions(&self, filter: SessionFilter, page: Page) -> Answer<'_, SessionPage>;
-
-    /// How many sessions there are, counted no further than `most`.
-    fn count_sessions(&self, filter: SessionFilter, most: i64) -> Answer<'_, Counted>;
-
-    /// Which of these sessions are part of a chain. Their last openings report no transition; the ids in `reopened` have
-    /// earlier openings, too.
-    fn chained(&self, ids: Vec<String>, reopened: Vec<String>) -> Answer<'_, Vec<String>>;
-
-    /// One session and what is around it.
-    fn session(&self, id: &str) -> Answer<'_, Option<SessionDetail>>;
-
-    /// These sessions as they are now, without what is around them; unknown ids are left out.
-    fn sessions_by_id(&self, ids: Vec<String>) -> Answer<'_, Vec<Session>>;
-
-    /// A session's events beyond `after`, in order.
-    fn timeline(&self, id: &str, after: TimelinePosition, limit: usize) -> Answer<'_, TimelinePage>;
-
-    /// The same added up: the time between the two in `parts` of the same length, the ones with events in order. Earlier and
-    /// later events belong to the first and the last of them.
-    fn activity(
-        &self,
-        id: &str,
-        from: Timestamp,
-        to: Timestamp,
-        parts: usize,
-    ) -> Answer<'_, Vec<ActivityBucket>>;
-
-    /// Sums by a key: these rows, counted from the newest day (given in order) or from the most expensive of anything else.
-    fn usage(&self, by: By, filter: UsageFilter, rows: Range<usize>) -> Answer<'_, UsagePage>;
-
-    /// Sums per day, split by agent, model, project or user (by anything else: not split), days in order.
-    fn series(&self, by: By, filter: UsageFilter) -> Answer<'_, Vec<SeriesRow>>;
-
-    /// Sums by the hour of the week, in the filter's zone; hours without anything are left out.
-    fn hours(&self, filter: UsageFilter) -> Answer<'_, Vec<HourRow>>;
-
-    /// Sums of all time by agent, model and project, the most expensive first.
-    fn spending(&self) -> Answer<'_, Vec<SpendingRow>>;
-
-    /// The state of delivery, with up to `limit` sessions that have gaps.
-    fn health(&self, limit: usize) -> Answer<'_, Health>;
-
-    /// The values there are to filter by.
-    fn facets(&self) -> Answer<'_, Facets>;
-
-    /// Sessions that change from now on, on any node. A slow receiver misses some.
-    fn live(&self) -> broadcast::Receiver<Arc<[Touched]>>;
-}
-
 /// A store of events.
-pub trait Storage: Reader {
+pub trait Storage: Reader + Tokens {
     /// Takes in a batch that a token of this owner brought. What is answered has been committed.
     fn ingest(&self, owner: &Owner, batch: Vec<Event>, now: Timestamp) -> Answer<'_, Ingested>;
 
     /// Whether events could be taken in now; costs a small write.
     fn ready(&self) -> Answer<'_, ()>;
 
-    fn tokens(&self) -> Answer<'_, Vec<Token>>;
-
-    /// The token with this hash, revoked or not.
-    fn token(&self, hash: TokenHash) -> Answer<'_, Option<Token>>;
-
     /// Adds one. False if its name is taken.
     fn add_token(&self, token: Token) -> Answer<'_, bool>;
-
-    /// Notes that a logout ended the pass with this signature; after `until` it would have expired.
-    fn end_pass(&self, signature: [u8; 32], until: Timestamp, now: Timestamp) -> Answer<'_, ()>;
-
-    /// Whether a logout ended this pass.
-    fn pass_ended(&self, signature: [u8; 32]) -> Answer<'_, bool>;
 
     /// Revokes the token of this name. False if there is none, or it was revoked before.
     fn revoke_token(&self, name: &str, now: Timestamp) -> Answer<'_, bool>;

@@ -14,18 +14,19 @@ use tokio::sync::watch;
 
 use super::super::browser;
 use agents::registry;
-use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, router};
 use backend::sqlite::Sqlite;
 use backend::storage::Storage;
-use backend::token::{Owner, Role, Token, TokenHash, new_key, new_secret};
-use backend::{self, Backend, Options};
+use backend::{Backend, Options};
 use config::delivery::{Secret, User};
+use dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, router};
 use delivery::http::Http;
 use delivery::{Credential, Identity, Native, post};
 use os::clock::{Clock, SystemClock};
 use os::file::{read_at_most, text_at_most};
 use os::home::{Home, own_var};
 use pty::detached;
+use reader::token::{Owner, Role, Token, TokenHash, new_key, new_secret};
+use server::Clients;
 use store::{Outgoing, Store};
 use types::SessionRecord;
 
@@ -125,7 +126,7 @@ pub(super) fn serve(home: &Home, nonce: &str) -> anyhow::Result<()> {
             &Embedded { address: format!("http://{address}"), token, entrance: entrance.clone() },
         )?;
         std::fs::write(newest(&folder), nonce)?;
-        backend::serve(listener, routes, close, ended(folder, nonce)).await;
+        server::serve(listener, routes, Clients::default(), close, ended(folder, nonce)).await;
         browser::forget(&entrance, home, own_var);
         Ok(())
     })

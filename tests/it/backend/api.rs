@@ -4,10 +4,12 @@ use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use backend::api::Options;
+use backend::Options;
 use backend::sqlite::Sqlite;
 use backend::storage::Storage;
-use backend::token::{Owner, Role, Token, TokenHash};
+use dashboard::KnownAgents;
+use jiff::tz::TimeZone;
+use reader::token::{Owner, Role, Token, TokenHash};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
 use tokio::sync::oneshot;
@@ -49,7 +51,9 @@ impl Node {
         }
         let thread = std::thread::spawn(move || {
             let shutdown = async { drop(stopped.await) };
-            runtime.block_on(backend::run(listener, kept, options, shutdown));
+            let (reader, tokens, zone) = (kept.clone(), kept.clone(), ("UTC".to_owned(), TimeZone::UTC));
+            let pages = dashboard::of_backend(reader, tokens, KnownAgents::default(), zone);
+            runtime.block_on(backend::run(listener, kept, options, pages, shutdown));
         });
         Self { address, storage, stop: Some(stop), thread: Some(thread), _folder: folder }
     }

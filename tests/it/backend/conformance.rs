@@ -1,11 +1,9 @@
 //! What every storage must do, once for SQLite and once for PostgreSQL.
 use std::collections::BTreeMap;
 
-use backend::model::{
-    By, Cursor, Day, Order, OrderBy, OrderKey, Page, SessionFilter, TimelinePosition, UsageFilter,
-};
 use backend::storage::Storage;
-use backend::token::{Owner, Role, Token, TokenHash};
+use reader::token::{Owner, Role, Token, TokenHash};
+use reader::{By, Cursor, Day, Order, OrderBy, OrderKey, Page, SessionFilter, TimelinePosition, UsageFilter};
 use serde_json::{Value, json};
 use types::Event;
 use types::Timestamp;
@@ -876,7 +874,7 @@ async fn sums_equal_what_was_sent(kind: Kind<'_>) {
         assert!((row.sums.cost_usd - calls * 0.000_001_25).abs() < 1e-12, "{row:?}");
     }
     let page = world.one.sessions(SessionFilter::default(), Page::first(100)).await.unwrap();
-    assert!(page.sessions.iter().all(backend::model::Session::complete));
+    assert!(page.sessions.iter().all(reader::Session::complete));
 }
 
 async fn who_watches_hears_of_it(kind: Kind<'_>) {

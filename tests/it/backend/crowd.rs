@@ -7,10 +7,11 @@ use std::time::{Duration, Instant};
 
 use backend::Options;
 use backend::postgres::Postgres;
-use backend::storage::{Error, Storage};
-use backend::timeouts::Timeouts;
-use backend::token::Role;
+use backend::storage::Storage;
+use reader::Error;
+use reader::token::Role;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use server::{Clients, Timeouts};
 use tokio::net::TcpSocket;
 
 use super::api::Node;
@@ -52,7 +53,8 @@ fn half_open_connections_of_one_address_delay_nobody() {
     setrlimit(Resource::Nofile, Rlimit { current: current.max(Some(enough)), maximum }).unwrap();
     // Nobody is cut off for being slow, so only room that is made for them lets others in.
     let timeouts = Timeouts { head: NEVER, body: NEVER, silence: NEVER };
-    let node = Node::start(Options { timeouts, ..Options::default() });
+    let node =
+        Node::start(Options { clients: Clients { timeouts, ..Clients::default() }, ..Options::default() });
     let from = |last: u8, number| connect_from([127, 0, 0, last], node.address, number);
     let one_from = |last: u8| from(last, 1).remove(0);
     let mut faithful = one_from(1);
@@ -95,7 +97,7 @@ fn half_open_connections_of_one_address_delay_nobody() {
 fn connections_of_a_named_proxy_are_not_limited() {
     let timeouts = Timeouts { head: NEVER, body: NEVER, silence: NEVER };
     let proxies = vec!["127.0.0.3".parse().unwrap()];
-    let node = Node::start(Options { timeouts, proxies, ..Options::default() });
+    let node = Node::start(Options { clients: Clients { timeouts, proxies }, ..Options::default() });
     let mut all = connect_from([127, 0, 0, 3], node.address, 200);
     let first = all.remove(0);
     assert!(health_over(first).starts_with("HTTP/1.1 200"), "the oldest is still there");

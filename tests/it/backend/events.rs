@@ -1,9 +1,10 @@
 //! Short constructors of events for tests, and all answers of a storage in one value to compare.
 use std::fmt::Write;
 
-use backend::model::{By, Page, Record, SessionFilter, TimelinePosition, UsageFilter};
+use backend::Record;
 use backend::storage::{Ingested, Storage};
-use backend::token::Owner;
+use reader::token::Owner;
+use reader::{By, Page, SessionFilter, TimelinePosition, UsageFilter};
 use serde_json::{Value, json};
 use types::Event;
 use types::Timestamp;

@@ -1,6 +1,6 @@
 //! Whose session it is, and what may be added to it: cases for every storage, run by `conformance`.
-use backend::model::TimelinePosition;
-use backend::token::Owner;
+use reader::TimelinePosition;
+use reader::token::Owner;
 use serde_json::{Value, json};
 use uuid::Uuid;
 

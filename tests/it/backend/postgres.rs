@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 use backend::postgres::Postgres;
 use backend::read::fetch;
 use backend::sql::Query;
-use backend::storage::{Error, Reader, Storage};
-use backend::token::Owner;
+use backend::storage::Storage;
+use reader::token::Owner;
+use reader::{Error, Reader};
 use serde_json::json;
 use tokio::net::TcpSocket;
 

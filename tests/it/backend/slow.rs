@@ -4,8 +4,8 @@ use std::net::TcpStream;
 use std::time::Duration;
 
 use backend::Options;
-use backend::timeouts::Timeouts;
-use backend::token::Role;
+use reader::token::Role;
+use server::{Clients, Timeouts};
 
 use super::api::Node;
 
@@ -18,7 +18,7 @@ const LOGIN: &str = "POST /login HTTP/1.1\r\nHost: x\r\nContent-Type: applicatio
     Content-Length: 1000\r\n\r\nt";
 
 fn node(timeouts: Timeouts) -> Node {
-    Node::start(Options { timeouts, ..Options::default() })
+    Node::start(Options { clients: Clients { timeouts, ..Clients::default() }, ..Options::default() })
 }
 
 /// A connection on which so much was said.

@@ -1,11 +1,11 @@
 //! Databases that an older version has written: they are brought up to date, and tell the same.
 use std::path::Path;
 
-use backend::model::{Page, SessionFilter};
 use backend::postgres::Postgres;
 use backend::sqlite::Sqlite;
 use backend::storage::Storage;
-use backend::token::Owner;
+use reader::token::Owner;
+use reader::{Page, SessionFilter};
 
 use super::conformance::story;
 use super::events::{NOW, assert_same, bound, everything, life, parsed, post, session};

@@ -10,8 +10,8 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use agents::meter::title::{Title, TitleSource};
-use backend::dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, Outbox, router};
 use backend::sqlite::Sqlite;
+use dashboard::{Dashboard, Gate, KnownAgents, LocalFacts, Outbox, router};
 use os::clock::SystemClock;
 use serde_json::Value;
 use tokio::net::TcpListener;
@@ -449,7 +449,13 @@ fn a_slow_outbox_does_not_delay_other_pages() {
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let asked_to_end = async { drop(stopped.await) };
-            runtime.block_on(backend::serve(listener, router(dashboard), closing, asked_to_end));
+            runtime.block_on(server::serve(
+                listener,
+                router(dashboard),
+                server::Clients::default(),
+                closing,
+                asked_to_end,
+            ));
         });
         let entered = ask(address, "GET", &format!("/enter?code={code}"), &[], "");
         let cookie = entered.header("set-cookie").unwrap().split(';').next().unwrap().to_owned();

@@ -11,13 +11,14 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use backend::dashboard::KnownAgents;
+use backend::Options;
 use backend::postgres::Postgres;
 use backend::sqlite::Sqlite;
 use backend::storage::Storage;
-use backend::token::{Owner, Role, Token, TokenHash, new_secret};
-use backend::{self, Options};
+use dashboard::KnownAgents;
+use jiff::tz::TimeZone;
 use os::clock::{Clock, SystemClock};
+use reader::token::{Owner, Role, Token, TokenHash, new_secret};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 use types::Event;
@@ -69,8 +70,10 @@ impl Served {
             let address = listener.local_addr().unwrap();
             let never = std::future::pending();
             let agents = KnownAgents(&["claude", "codex", "gemini"]);
-            let options = Options { agents, ..Options::default() };
-            tokio::spawn(backend::run(listener, storage.clone(), options, never));
+            let (reader, tokens, zone) =
+                (storage.clone(), storage.clone(), ("UTC".to_owned(), TimeZone::UTC));
+            let pages = dashboard::of_backend(reader, tokens, agents, zone);
+            tokio::spawn(backend::run(listener, storage.clone(), Options::default(), pages, never));
             address
         });
         Self { runtime, storage, address, token, _folder: None }

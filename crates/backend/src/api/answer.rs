@@ -9,7 +9,6 @@ use serde_json::json;
 
 use super::health::reason;
 use crate::event::BadBatch;
-use crate::storage;
 use crate::unpack::{self, BadBody};
 
 #[derive(Debug)]
@@ -27,12 +26,12 @@ pub(super) enum Refusal {
     Broken,
 }
 
-impl From<storage::Error> for Refusal {
-    fn from(error: storage::Error) -> Self {
+impl From<reader::Error> for Refusal {
+    fn from(error: reader::Error) -> Self {
         tracing::error!(%error, "the database did not do what it was asked");
         match error {
-            storage::Error::Unavailable(_) => Self::Busy("the database does not answer; try again"),
-            storage::Error::Full(_) | storage::Error::ReadOnly(_) => Self::Busy(reason(&error)),
+            reader::Error::Unavailable(_) => Self::Busy("the database does not answer; try again"),
+            reader::Error::Full(_) | reader::Error::ReadOnly(_) => Self::Busy(reason(&error)),
             _ => Self::Broken,
         }
     }

@@ -8,7 +8,7 @@ use axum::http::{HeaderMap, header};
 
 use super::answer::Refusal;
 use crate::storage::Storage;
-use crate::token::{Role, Token, TokenHash};
+use reader::token::{Role, Token, TokenHash};
 
 /// How long a lookup is used. A revoked token is refused by every node after that.
 const REMEMBERED_FOR: Duration = Duration::from_secs(2);
@@ -93,7 +93,7 @@ fn bearer(headers: &HeaderMap) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::token::Owner;
+    use reader::token::Owner;
     use types::Timestamp;
 
     fn token(name: &str) -> Token {

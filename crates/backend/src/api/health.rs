@@ -4,7 +4,7 @@
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use crate::storage::{self, Storage};
+use crate::storage::Storage;
 
 /// How long a result holds before the database is asked again.
 const VALID_FOR: Duration = Duration::from_secs(1);
@@ -26,10 +26,10 @@ impl LastCheck {
     }
 
     /// Takes over the result of a batch. One that was not answered proves little: others may hold a lock.
-    fn batch(&mut self, result: Result<(), &storage::Error>, now: Instant) {
+    fn batch(&mut self, result: Result<(), &reader::Error>, now: Instant) {
         match result {
             Ok(()) => self.0 = Some((Ok(()), now + VALID_FOR)),
-            Err(error @ (storage::Error::Full(_) | storage::Error::ReadOnly(_))) => {
+            Err(error @ (reader::Error::Full(_) | reader::Error::ReadOnly(_))) => {
                 self.0 = Some((Err(reason(error)), now + UNFIT_FOR));
             }
             Err(_) => {}
@@ -49,7 +49,7 @@ impl ReadinessCheck {
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn batch(&self, result: Result<(), &storage::Error>) {
+    pub(super) fn batch(&self, result: Result<(), &reader::Error>) {
         self.last().batch(result, Instant::now());
     }
 
@@ -78,10 +78,10 @@ impl ReadinessCheck {
 const SILENT: &str = "the database does not answer";
 
 /// In words that do not reveal where the database is: everybody may ask.
-pub(super) fn reason(error: &storage::Error) -> &'static str {
+pub(super) fn reason(error: &reader::Error) -> &'static str {
     match error {
-        storage::Error::Full(_) => "the disk of the database is full",
-        storage::Error::ReadOnly(_) => "the database cannot be written to",
+        reader::Error::Full(_) => "the disk of the database is full",
+        reader::Error::ReadOnly(_) => "the database cannot be written to",
         _ => SILENT,
     }
 }
@@ -97,12 +97,12 @@ mod tests {
         assert_eq!(last.at(start), None);
         last.batch(Ok(()), start);
         assert_eq!((last.at(start), last.at(after(1))), (Some(Ok(())), None));
-        last.batch(Err(&storage::Error::Unavailable(String::new())), start);
+        last.batch(Err(&reader::Error::Unavailable(String::new())), start);
         assert_eq!(last.at(start), Some(Ok(())), "one that waited for a lock proves nothing");
-        last.batch(Err(&storage::Error::Full(String::new())), start);
+        last.batch(Err(&reader::Error::Full(String::new())), start);
         assert_eq!(last.at(after(9)), Some(Err("the disk of the database is full")));
         assert_eq!(last.at(after(10)), None, "then it is tried again");
-        last.batch(Err(&storage::Error::ReadOnly(String::new())), start);
+        last.batch(Err(&reader::Error::ReadOnly(String::new())), start);
         assert_eq!(last.at(start), Some(Err("the database cannot be written to")));
         last.batch(Ok(()), after(2));
         assert_eq!(last.at(after(2)), Some(Ok(())), "a batch that arrived is the best proof");

@@ -16,9 +16,9 @@ use super::answer::Refusal;
 use crate::event::Batch;
 use crate::limits;
 use crate::storage::Ingested;
-use crate::timeouts::TooSlow;
-use crate::token::Owner;
 use crate::unpack::{BadBody, Encoding};
+use reader::token::Owner;
+use server::TooSlow;
 
 pub(super) async fn events(
     State(backend): State<Arc<Backend>>,
@@ -83,7 +83,7 @@ async fn read(
     let no_room = || Refusal::from(BadBody::NoRoom);
     // The rest is reserved as its bytes come: a client that only announces many takes nothing from others.
     let mut reserved = length.min(AT_FIRST);
-    let room = timeout(limits::SILENCE, backend.bodies.clone().acquire_many_owned(kib(reserved)));
+    let room = timeout(server::limits::SILENCE, backend.bodies.clone().acquire_many_owned(kib(reserved)));
     let mut room = room.await.ok().and_then(Result::ok).ok_or_else(no_room)?;
     let mut content = Vec::new();
     while let Some(frame) = body.frame().await {

@@ -19,10 +19,11 @@ use tokio::time::Instant;
 
 use super::Backend;
 use super::answer::Refusal;
+use super::record::Record;
 use super::routes::TokenName;
-use crate::limits::{self, WatcherSlot};
+use crate::limits::WatcherSlot;
 use crate::metrics::Watching;
-use crate::model::{Record, Touched};
+use reader::Touched;
 use types::EventType;
 
 /// Changes within this time are sent together.
@@ -40,7 +41,7 @@ pub(super) async fn live(
     let watcher = Watcher {
         feed: backend.storage.live(),
         closing: backend.closing.clone(),
-        until: Instant::now() + limits::WATCH,
+        until: Instant::now() + server::limits::WATCH,
         headers,
         _counted: backend.metrics.watch(),
         _slot: slot,

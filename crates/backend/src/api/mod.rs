@@ -9,50 +9,41 @@ mod ingest;
 mod live;
 mod openapi;
 mod read;
+mod record;
 mod routes;
 mod schemas;
 
-use std::net::IpAddr;
 use std::sync::Arc;
 
 use axum::Router;
 use jiff::tz::TimeZone;
 use tokio::sync::{Semaphore, watch};
 
-use super::dashboard::KnownAgents;
 use super::limits::{self, Rates, Watchers};
 use super::metrics::Metrics;
 use super::spending::Spending;
 use super::storage::Storage;
-use super::timeouts::Timeouts;
 use auth::Authenticator;
 use health::ReadinessCheck;
 use os::clock::{Clock, SystemClock};
+use server::Clients;
+use tokio::net::TcpListener;
+
+pub use record::Record;
 
 /// The options of an operator.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Requests per second and token.
     pub rate: u32,
-    /// Proxies in front of this node, whose connections are not limited by address.
-    pub proxies: Vec<IpAddr>,
-    /// The agents that the pages know by name.
-    pub agents: KnownAgents,
-    /// How long a client may take.
-    pub timeouts: Timeouts,
-    /// The zone of days and times where a view names none, and its name.
-    pub zone: (String, TimeZone),
+    pub clients: Clients,
+    /// Of the days of usage, where a request names none.
+    pub zone: TimeZone,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            rate: limits::RATE,
-            proxies: Vec::new(),
-            agents: KnownAgents::default(),
-            timeouts: Timeouts::default(),
-            zone: ("UTC".to_owned(), TimeZone::UTC),
-        }
+        Self { rate: limits::RATE, clients: Clients::default(), zone: TimeZone::UTC }
     }
 }
 
@@ -92,7 +83,7 @@ impl Backend {
             rates: Rates::new(options.rate),
             bodies: Arc::new(Semaphore::new(limits::ALL_BODIES >> 10)),
             watchers: Arc::default(),
-            zone: options.zone.1.clone(),
+            zone: options.zone.clone(),
             closing,
         }
     }
@@ -101,6 +92,20 @@ impl Backend {
     pub fn router(self) -> Router {
         routes::router(Arc::new(self))
     }
+}
+
+/// Serves a node until `shutdown`: its API, and the pages that `pages` makes. What is given to it becomes true when streams must end.
+pub async fn run(
+    listener: TcpListener,
+    storage: Arc<dyn Storage>,
+    options: Options,
+    pages: impl FnOnce(watch::Receiver<bool>) -> Router,
+    shutdown: impl Future<Output = ()>,
+) {
+    let (close, closing) = watch::channel(false);
+    let pages = pages(closing.clone());
+    let router = Backend::new(storage, &options, closing).router().merge(pages);
+    server::serve(listener, router, options.clients, close, shutdown).await;
 }
 
 /// The description of the API, as `/openapi.json` gives it.

@@ -8,7 +8,7 @@ use super::routes::ROUTES;
 use super::schemas::{self, reference};
 use crate::event::MOST_EVENTS;
 use crate::limits;
-use crate::model::{By, Page};
+use reader::{By, Page};
 use types::Status;
 
 /// The description of a route.

@@ -13,11 +13,12 @@ use serde_json::{Value, json};
 
 use super::Backend;
 use super::answer::Refusal;
-use crate::model::{
-    By, Cursor, Day, Order, Page, Record, SessionFilter, TimelineEvent, TimelinePosition, UsageFilter,
-    UsageRow, UsageSums,
-};
+use super::record::Record;
 use format::since::Since;
+use reader::{
+    By, Cursor, Day, Order, Page, SessionFilter, TimelineEvent, TimelinePosition, UsageFilter, UsageRow,
+    UsageSums,
+};
 use types::Status;
 
 type Shared = State<Arc<Backend>>;

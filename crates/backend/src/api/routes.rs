@@ -15,8 +15,8 @@ use super::answer::Refusal;
 use super::auth::Need;
 use super::openapi::Operation;
 use super::{Backend, ingest, live, openapi, read};
-use crate::connections::Peer;
-use crate::token::{Role, Token};
+use reader::token::{Role, Token};
+use server::Peer;
 
 /// One route: its path, the token it needs, its description, its handler.
 pub(super) struct Route {

@@ -11,7 +11,7 @@ use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use crate::storage::Error;
+use reader::Error;
 
 /// Where distributions keep the certificates they trust; the first that is there is taken.
 const BUNDLES: [&str; 4] = [

@@ -14,8 +14,8 @@ use tokio_postgres::{AsyncMessage, Config};
 use tokio_postgres_rustls::MakeRustlsConnect;
 use uuid::Uuid;
 
-use crate::model::Touched;
 use crate::sqlite::FEED;
+use reader::Touched;
 use types::EventType;
 
 const CHANNEL: &str = "codemie_live";

@@ -23,12 +23,13 @@ use tokio_postgres::error::SqlState;
 use tokio_postgres::types::ToSql;
 
 use super::intake::Intake;
-use super::model::Touched;
 use super::read::{EachRow, SqlDatabase};
 use super::sql::{Columns, Dialect, Query, TOKEN_COLUMNS, Value, token};
-use super::storage::{Answer, Error, Ingested, Storage};
-use super::token::{Owner, Token, TokenHash};
+use super::storage::{Ingested, Storage};
 use feed::Feed;
+use reader::Touched;
+use reader::token::{Owner, Token, TokenHash};
+use reader::{Answer, Error, Tokens};
 use types::Event;
 use types::Timestamp;
 
@@ -227,21 +228,6 @@ impl Storage for Postgres {
         Box::pin(async move { self.run(touch, &[]).await.map(drop) })
     }
 
-    fn tokens(&self) -> Answer<'_, Vec<Token>> {
-        Box::pin(async move {
-            let sql = format!("SELECT {TOKEN_COLUMNS} FROM token ORDER BY created_at, name");
-            self.run(&sql, &[]).await?.iter().map(|row| token(&RowColumns(row))).collect()
-        })
-    }
-
-    fn token(&self, hash: TokenHash) -> Answer<'_, Option<Token>> {
-        Box::pin(async move {
-            let sql = format!("SELECT {TOKEN_COLUMNS} FROM token WHERE hash = $1");
-            let rows = self.run(&sql, &[&hash.0.as_slice()]).await?;
-            rows.first().map(|row| token(&RowColumns(row))).transpose()
-        })
-    }
-
     fn add_token(&self, token: Token) -> Answer<'_, bool> {
         Box::pin(async move {
             let added = self
@@ -262,6 +248,31 @@ impl Storage for Postgres {
         })
     }
 
+    fn revoke_token(&self, name: &str, now: Timestamp) -> Answer<'_, bool> {
+        let name = name.to_owned();
+        Box::pin(async move {
+            let sql = "UPDATE token SET revoked_at = $2 WHERE name = $1 AND revoked_at IS NULL RETURNING 1";
+            Ok(!self.run(sql, &[&name, &now.0]).await?.is_empty())
+        })
+    }
+}
+
+impl Tokens for Postgres {
+    fn tokens(&self) -> Answer<'_, Vec<Token>> {
+        Box::pin(async move {
+            let sql = format!("SELECT {TOKEN_COLUMNS} FROM token ORDER BY created_at, name");
+            self.run(&sql, &[]).await?.iter().map(|row| token(&RowColumns(row))).collect()
+        })
+    }
+
+    fn token(&self, hash: TokenHash) -> Answer<'_, Option<Token>> {
+        Box::pin(async move {
+            let sql = format!("SELECT {TOKEN_COLUMNS} FROM token WHERE hash = $1");
+            let rows = self.run(&sql, &[&hash.0.as_slice()]).await?;
+            rows.first().map(|row| token(&RowColumns(row))).transpose()
+        })
+    }
+
     fn end_pass(&self, signature: [u8; 32], until: Timestamp, now: Timestamp) -> Answer<'_, ()> {
         Box::pin(async move {
             self.run("DELETE FROM ended_pass WHERE until < $1", &[&now.0]).await?;
@@ -274,14 +285,6 @@ impl Storage for Postgres {
         Box::pin(async move {
             let sql = "SELECT 1 FROM ended_pass WHERE signature = $1";
             Ok(!self.run(sql, &[&signature.as_slice()]).await?.is_empty())
-        })
-    }
-
-    fn revoke_token(&self, name: &str, now: Timestamp) -> Answer<'_, bool> {
-        let name = name.to_owned();
-        Box::pin(async move {
-            let sql = "UPDATE token SET revoked_at = $2 WHERE name = $1 AND revoked_at IS NULL RETURNING 1";
-            Ok(!self.run(sql, &[&name, &now.0]).await?.is_empty())
         })
     }
 }

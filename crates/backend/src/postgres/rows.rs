@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use tokio_postgres::types::ToSql;
 use uuid::Uuid;
 
-use crate::numbers::Numbers;
+use reader::Numbers;
 
 #[derive(Debug)]
 pub(super) enum Array<'a> {

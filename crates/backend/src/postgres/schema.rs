@@ -7,7 +7,7 @@ use tokio_postgres::IsolationLevel;
 
 use super::failed;
 use crate::sql::{Dialect, first_number_columns, quarters, wide_costs};
-use crate::storage::Error;
+use reader::Error;
 
 /// Nodes that start at once migrate one after the other.
 const MIGRATING: i64 = 0x636f_6465_6d69_6500;

@@ -7,9 +7,9 @@ use std::collections::HashSet;
 
 use super::sessions::{all, by_id, openings};
 use super::{SqlDatabase, fetch};
-use crate::model::{Session, TimelineEvent};
 use crate::sql::{self, Query, text};
-use crate::storage::Error;
+use reader::Error;
+use reader::{Session, TimelineEvent};
 use types::Attributes;
 
 /// A chain longer than this, to either side, is cut.

@@ -1,9 +1,9 @@
 //! The state of delivery, and the values to filter by.
 
 use super::{SqlDatabase, fetch, limit_to};
-use crate::model::{Facets, Health, Origin, Page};
 use crate::sql::{self, Columns, Query, int, session_columns, text, time};
-use crate::storage::Error;
+use reader::Error;
+use reader::{Facets, Health, Origin, Page};
 
 pub(super) async fn health(database: &dyn SqlDatabase, limit: usize) -> Result<Health, Error> {
     let mut query = Query::new(format!("SELECT {} FROM session s WHERE s.missing > 0", session_columns()));

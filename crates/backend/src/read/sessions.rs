@@ -2,12 +2,12 @@
 
 use super::chain::chain;
 use super::{SqlDatabase, fetch, limit_to};
-use crate::model::{
+use crate::sql::{self, Columns, Dialect, Query, int, numbers, session_columns, text, time};
+use reader::Error;
+use reader::{
     ActivityBucket, Counted, Cursor, ModelRow, Order, OrderBy, OrderKey, Page, Session, SessionDetail,
     SessionFilter, SessionPage, TimelineEvent, TimelinePage, TimelinePosition, ToolNumbers, ToolRow,
 };
-use crate::sql::{self, Columns, Dialect, Query, int, numbers, session_columns, text, time};
-use crate::storage::Error;
 use types::Attributes;
 use types::EventKind;
 use types::PicoDollars;

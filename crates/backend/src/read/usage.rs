@@ -8,13 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{SqlDatabase, fetch, limit_to, numbers_summed};
-use crate::model::{
-    By, Day, HourRow, QUARTERS, Quarter, RowRange, SeriesRow, SpendingKey, SpendingRow, UsageFilter,
-    UsagePage, UsageRow, UsageSums, covering, moved,
-};
-use crate::numbers::Numbers;
+use crate::slot::{QUARTERS, Quarter, RowRange, covering, moved, quarters_of};
 use crate::sql::{Columns, Dialect, Query, day, int, numbers, text};
-use crate::storage::Error;
+use reader::Error;
+use reader::Numbers;
+use reader::{
+    By, Day, HourRow, SeriesRow, SpendingKey, SpendingRow, UsageFilter, UsagePage, UsageRow, UsageSums,
+};
 
 pub(super) async fn page(
     database: &dyn SqlDatabase,
@@ -167,7 +167,7 @@ async fn of_sessions(
 
 /// Sums by the hour of the week in the filter's zone.
 pub(super) async fn hours(database: &dyn SqlDatabase, filter: UsageFilter) -> Result<Vec<HourRow>, Error> {
-    let (from, to) = filter.quarters();
+    let (from, to) = quarters_of(&filter);
     let mut query = Query::new(format!(
         "SELECT d.day AS row, {}, {} AS spent FROM daily d WHERE true",
         numbers_summed(database.dialect(), "d."),
@@ -241,14 +241,14 @@ fn restrict(query: &mut Query, filter: UsageFilter, only_models: bool) {
 
 /// Of the sums of sessions those within the filter's days.
 fn within_quarters(query: &mut Query, filter: &UsageFilter) {
-    let (from, to) = filter.quarters();
+    let (from, to) = quarters_of(filter);
     query.and("d.quarter >=", from.map(|Quarter(quarter)| quarter));
     query.and("d.quarter <", to.map(|Quarter(quarter)| quarter));
 }
 
 /// Of the sums over all sessions those that make up the filter's days.
 fn within_rows(query: &mut Query, filter: &UsageFilter) {
-    let (from, to) = filter.quarters();
+    let (from, to) = quarters_of(filter);
     let mut parts = Vec::new();
     for RowRange { first, last } in covering(from, to) {
         let (first, last) = (query.bind(first), query.bind(last));

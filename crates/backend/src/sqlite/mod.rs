@@ -16,12 +16,13 @@ use rusqlite::{Connection, OpenFlags, Row, params, params_from_iter};
 use tokio::sync::{Semaphore, broadcast, mpsc, oneshot};
 
 use super::intake::Intake;
-use super::model::Touched;
 use super::read::{EachRow, SqlDatabase};
 use super::sql::{Columns, Dialect, Query, TOKEN_COLUMNS, Value, json, token};
-use super::storage::{Answer, Error, Ingested, Storage};
-use super::token::{Owner, Token, TokenHash};
+use super::storage::{Ingested, Storage};
 use os::file::open_private;
+use reader::Touched;
+use reader::token::{Owner, Token, TokenHash};
+use reader::{Answer, Error, Tokens};
 use types::Event;
 use types::Timestamp;
 
@@ -348,6 +349,31 @@ impl Storage for Sqlite {
         })
     }
 
+    fn add_token(&self, token: Token) -> Answer<'_, bool> {
+        Box::pin(self.write(move |conn| {
+            let Token { name, role, owner, hash, created_at, revoked_at } = &token;
+            let added = conn.execute(
+                "INSERT INTO token (name, role, hash, created_at, revoked_at, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
+                 ON CONFLICT DO NOTHING",
+                params![name, role.as_str(), hash.0, created_at, revoked_at, owner.as_str()],
+            );
+            Ok(added.map_err(failed)? > 0)
+        }))
+    }
+
+    fn revoke_token(&self, name: &str, now: Timestamp) -> Answer<'_, bool> {
+        let name = name.to_owned();
+        Box::pin(self.write(move |conn| {
+            let revoked = conn.execute(
+                "UPDATE token SET revoked_at = ?2 WHERE name = ?1 AND revoked_at IS NULL",
+                params![name, now],
+            );
+            Ok(revoked.map_err(failed)? > 0)
+        }))
+    }
+}
+
+impl Tokens for Sqlite {
     fn tokens(&self) -> Answer<'_, Vec<Token>> {
         let sql = format!("SELECT {TOKEN_COLUMNS} FROM token ORDER BY created_at, name");
         Box::pin(self.tokens_and_health.read(move |conn| {
@@ -366,18 +392,6 @@ impl Storage for Sqlite {
         }))
     }
 
-    fn add_token(&self, token: Token) -> Answer<'_, bool> {
-        Box::pin(self.write(move |conn| {
-            let Token { name, role, owner, hash, created_at, revoked_at } = &token;
-            let added = conn.execute(
-                "INSERT INTO token (name, role, hash, created_at, revoked_at, owner) VALUES (?1, ?2, ?3, ?4, ?5, ?6)
-                 ON CONFLICT DO NOTHING",
-                params![name, role.as_str(), hash.0, created_at, revoked_at, owner.as_str()],
-            );
-            Ok(added.map_err(failed)? > 0)
-        }))
-    }
-
     fn end_pass(&self, signature: [u8; 32], until: Timestamp, now: Timestamp) -> Answer<'_, ()> {
         Box::pin(self.write(move |conn| {
             conn.execute("DELETE FROM ended_pass WHERE until < ?1", [now]).map_err(failed)?;
@@ -391,17 +405,6 @@ impl Storage for Sqlite {
             let mut select =
                 conn.prepare_cached("SELECT 1 FROM ended_pass WHERE signature = ?1").map_err(failed)?;
             select.exists([signature]).map_err(failed)
-        }))
-    }
-
-    fn revoke_token(&self, name: &str, now: Timestamp) -> Answer<'_, bool> {
-        let name = name.to_owned();
-        Box::pin(self.write(move |conn| {
-            let revoked = conn.execute(
-                "UPDATE token SET revoked_at = ?2 WHERE name = ?1 AND revoked_at IS NULL",
-                params![name, now],
-            );
-            Ok(revoked.map_err(failed)? > 0)
         }))
     }
 }

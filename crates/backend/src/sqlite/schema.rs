@@ -5,7 +5,7 @@
 use rusqlite::{Connection, TransactionBehavior};
 
 use crate::sql::{Dialect, first_number_columns, quarters, wide_costs};
-use crate::storage::Error;
+use reader::Error;
 
 fn migrations() -> [String; 8] {
     let [passes, listed, gaps, owners] = [ENDED_PASSES, LISTED, GAPS, OWNERS].map(str::to_owned);

@@ -9,15 +9,16 @@ use uuid::Uuid;
 use super::{RowColumns, failed, read_rows};
 use crate::fold::{Arrival, SessionChange};
 use crate::intake::{Found, Intake};
-use crate::model::{Quarter, Session};
-use crate::numbers::Numbers;
+use crate::slot::Quarter;
 use crate::sql::{
     COST, COUNTED, Get, LIFE, LISTED, STORED_EVENT_COLUMNS, SessionColumn, SessionKey, SessionKeys, added,
     number_columns, numbers_added, session, session_columns, session_quarter, session_quarter_columns,
     stored_event,
 };
-use crate::storage::Error;
-use crate::token::Owner;
+use reader::Error;
+use reader::Numbers;
+use reader::Session;
+use reader::token::Owner;
 use types::Event;
 use types::Timestamp;
 
