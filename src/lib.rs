@@ -1,4 +1,4 @@
-//! codemie: a transparent, exact meter in front of coding agents. ARCHITECTURE.md is the map of the house.
+//! codemie: a transparent, exact meter in front of coding agents. ARCHITECTURE.md describes crates, processes and invariants.
 #![cfg_attr(
     test,
     allow(

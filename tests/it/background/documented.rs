@@ -1,5 +1,5 @@
-//! The examples of docs/orchestrating.md, carried out one after the other on a scripted Claude Code: what the page shows is what
-//! comes.
+//! The examples of docs/orchestrating.md and docs/mcp.md, carried out one after the other on a scripted Claude Code: what the
+//! pages show is what comes.
 //!
 //! A fence of `console` is a command after `$ ` and what it prints. A fence of `json` with a `tool` is a call, and the next one
 //! its answer. Answers are compared by their fields and the kinds of their values; words that callers decide by are compared as
@@ -15,32 +15,38 @@ use crate::mcp::Server;
 use crate::sandbox::{CODEMIE, output_of};
 use crate::support::scripted::await_some;
 
-const PAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/orchestrating.md");
+/// In this order: the second goes on with the sessions of the first.
+const PAGES: [&str; 2] = [
+    concat!(env!("CARGO_MANIFEST_DIR"), "/docs/orchestrating.md"),
+    concat!(env!("CARGO_MANIFEST_DIR"), "/docs/mcp.md"),
+];
 
 /// A Claude Code that paints its composer, answers each prompt at once, asks for a permission where a prompt is to touch a file, and
 /// begins a new conversation at `/clear`.
 const AGENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/it/background/documented.sh");
 
-/// What stands in a fence, with the line it begins in.
+/// What stands in a fence, and where it begins.
 struct Fence {
     kind: String,
     text: String,
-    line: usize,
+    place: String,
 }
 
 fn fences(page: &str) -> Vec<Fence> {
     let (mut fences, mut open): (Vec<Fence>, Option<Fence>) = (Vec::new(), None);
-    for (number, line) in page.lines().enumerate() {
+    let name = page.rsplit('/').next().unwrap_or(page);
+    for (number, line) in fs::read_to_string(page).unwrap().lines().enumerate() {
         match (line.strip_prefix("```"), &mut open) {
             (Some(_), Some(_)) => fences.extend(open.take()),
             (Some(kind), None) => {
-                open = Some(Fence { kind: kind.to_owned(), text: String::new(), line: number + 1 });
+                let place = format!("{name}:{}", number + 1);
+                open = Some(Fence { kind: kind.to_owned(), text: String::new(), place });
             }
             (None, Some(fence)) => fence.text.extend([line, "\n"]),
             (None, None) => {}
         }
     }
-    assert!(open.is_none(), "a fence is not closed");
+    assert!(open.is_none(), "a fence of {name} is not closed");
     fences
 }
 
@@ -133,7 +139,7 @@ fn is_id(text: &str) -> bool {
 }
 
 #[test]
-fn every_example_of_the_page_for_orchestrators_is_what_comes() {
+fn every_example_of_the_pages_for_orchestrators_is_what_comes() {
     let scene = Scene::new();
     scene.sandbox.file(".git/HEAD", "ref: refs/heads/main\n");
     scene.sandbox.script("bin/claude", &fs::read_to_string(AGENT).unwrap());
@@ -151,8 +157,7 @@ fn every_example_of_the_page_for_orchestrators_is_what_comes() {
     server.open();
     let (mut names, mut differences) = (Names::default(), Vec::new());
     let mut asked: Vec<String> = Vec::new();
-    let page = fs::read_to_string(PAGE).unwrap();
-    let mut fences = fences(&page).into_iter();
+    let mut fences = PAGES.into_iter().flat_map(fences);
     while let Some(fence) = fences.next() {
         let (shown, seen) = match fence.kind.as_str() {
             "console" => {
@@ -160,27 +165,27 @@ fn every_example_of_the_page_for_orchestrators_is_what_comes() {
                 let command = names.here(command.strip_prefix("$ ").expect("a command"));
                 let mut shell = scene.sandbox.command("sh");
                 let output = output_of(shell.args(["-c", &command]).env("PATH", &path));
-                assert!(output.err.is_empty(), "line {}: {output:?}", fence.line);
+                assert!(output.err.is_empty(), "{}: {output:?}", fence.place);
                 if is_id(shown) {
-                    assert!(is_id(&output.out), "line {}: {output:?}", fence.line);
+                    assert!(is_id(&output.out), "{}: {output:?}", fence.place);
                     names.0.insert(shown.trim().to_owned(), output.out.trim().to_owned());
                     continue;
                 }
                 asked.push(command.split_whitespace().take(2).collect::<Vec<_>>().join(" "));
                 match (serde_json::from_str(shown), serde_json::from_str(&output.out)) {
                     (Ok(shown), Ok(seen)) => (shown, seen),
-                    _ => panic!("line {}: {command} prints {output:?}", fence.line),
+                    _ => panic!("{}: {command} prints {output:?}", fence.place),
                 }
             }
             "json" => {
                 let call: Value = serde_json::from_str(&names.here(&fence.text)).unwrap();
-                let tool = call["tool"].as_str().unwrap_or_else(|| panic!("line {}: no call", fence.line));
+                let tool = call["tool"].as_str().unwrap_or_else(|| panic!("{}: no call", fence.place));
                 let shown = fences.next().expect("an answer");
                 let shown = serde_json::from_str(&shown.text)
-                    .unwrap_or_else(|error| panic!("line {}: {error}", shown.line));
+                    .unwrap_or_else(|error| panic!("{}: {error}", shown.place));
                 asked.push(tool.to_owned());
                 let params = json!({"name": tool, "arguments": call["arguments"]});
-                let id = json!(fence.line);
+                let id = json!(fence.place);
                 server
                     .say_json(&json!({"jsonrpc": "2.0", "id": id, "method": "tools/call", "params": params}));
                 (shown, server.answer_to(&id)["result"]["structuredContent"].clone())
@@ -190,8 +195,8 @@ fn every_example_of_the_page_for_orchestrators_is_what_comes() {
         names.learn(&shown, &seen);
         if let Some(differs) = difference(&shown, &seen, "") {
             differences.push(format!(
-                "line {}: {differs}\n{}",
-                fence.line,
+                "{}: {differs}\n{}",
+                fence.place,
                 serde_json::to_string_pretty(&seen).unwrap()
             ));
         }
@@ -207,12 +212,14 @@ fn every_example_of_the_page_for_orchestrators_is_what_comes() {
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
     for tool in &tools {
-        assert!(asked.iter().any(|asked| asked == tool), "the page has no example of {tool}");
+        assert!(asked.iter().any(|asked| asked == tool), "the pages have no example of {tool}");
     }
     for command in ["run", "wait", "send", "show", "usage", "stop"] {
         assert!(asked.iter().any(|asked| *asked == format!("codemie {command}")), "no example of {command}");
     }
     assert_eq!(server.close().0, Some(0));
+    // The page resumes it last.
+    scene.codemie(&["stop", "reviewer"]);
     await_some("all sessions have ended", || {
         (scene.codemie(&["list", "--active", "--json"]).1.trim() == "[]").then_some(())
     });
