@@ -38,7 +38,7 @@ pub fn run(args: &Limits, home: &Home, out: &mut dyn Write) -> anyhow::Result<Ex
                 let recorded = view.map(|view| view.spending(&clock, span)).transpose()?.unwrap_or_default();
                 anyhow::Ok([recorded, found])
             };
-            let reported = view.map(View::reported_limits).transpose()?.unwrap_or_default();
+            let reported = view.map(View::quotas).transpose()?.unwrap_or_default();
             let worth = match month {
                 Some(month) => {
                     PlanWorth::among(&tally(&spent(month)?, &UsageQuery::by(By::Agent)).rows, &plans)

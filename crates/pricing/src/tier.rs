@@ -53,6 +53,11 @@ impl Tier {
         }
     }
 
+    /// From a column of a database; a call that names none is of the first.
+    pub fn stored(number: Option<i64>) -> Self {
+        u64::try_from(number.unwrap_or(0)).map_or(Self::Unknown, Self::numbered)
+    }
+
     /// A number that only a newer codemie knows is a tier without a known price.
     pub fn numbered(number: u64) -> Self {
         Self::ALL.into_iter().find(|tier| u64::from(tier.number()) == number).unwrap_or(Self::Unknown)

@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 use jiff::tz::TimeZone;
 use serde::Serialize;
 
-use store::ReportedLimit;
+use store::QuotaRow;
 use types::{PicoDollars, Timestamp, spelled};
 use usage::{CallSums, Spending};
 
@@ -131,7 +131,7 @@ struct Part<'a> {
 /// The windows that run now, or with `all` every one; `sources` by quarters of UTC hours.
 pub fn limits(
     sources: &[Spending],
-    reported: &[ReportedLimit],
+    reported: &[QuotaRow],
     all: bool,
     now: Timestamp,
     zone: &TimeZone,
@@ -167,14 +167,14 @@ pub fn limits(
 struct LimitSpan<'a> {
     begin: Timestamp,
     end: Timestamp,
-    reported: Option<&'a ReportedLimit>,
+    reported: Option<&'a QuotaRow>,
 }
 
 fn spans<'a>(
     agent: &str,
     window: LimitWindow,
     parts: &[Part<'_>],
-    reported: &'a [ReportedLimit],
+    reported: &'a [QuotaRow],
     all: bool,
     now: Timestamp,
     zone: &TimeZone,
@@ -182,8 +182,10 @@ fn spans<'a>(
     let length = window.length();
     let running = reported
         .iter()
-        .filter(|limit| limit.agent == agent && LimitWindow::reported_as(&limit.window) == Some(window))
-        .filter_map(|limit| Some((limit, limit.resets_at.filter(|end| *end > now)?)))
+        .filter(|limit| {
+            limit.agent == agent && LimitWindow::reported_as(&limit.report.window) == Some(window)
+        })
+        .filter_map(|limit| Some((limit, limit.report.resets_at.filter(|end| *end > now)?)))
         .max_by_key(|(limit, _)| limit.at)
         .map(|(limit, end)| LimitSpan {
             begin: Timestamp(end.0.saturating_sub(length)),
@@ -248,8 +250,11 @@ fn add(
             cost_per_hour: over(HOUR),
             projected: over(left).map(|more| PicoDollars(sums.cost.0.saturating_add(more.0))),
             // A vendor's quota is for all models together.
-            utilization: span.reported.filter(|_| model.is_none()).map(|known| known.utilization),
-            source: span.reported.map_or(COMPUTED, |known| &known.source).to_owned(),
+            utilization: span
+                .reported
+                .filter(|_| model.is_none())
+                .map(|known| known.report.utilization.part()),
+            source: span.reported.map_or(COMPUTED, |known| known.report.source.as_str()).to_owned(),
             unpriced: sums.unpriced > 0,
         }
     };
@@ -273,6 +278,9 @@ fn share(amount: i64, part: i64, of: i64) -> i64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use agents::meter::quota::QuotaReport;
+    use types::Utilization;
+    use types::event::Source;
     use usage::{Owner, Portion};
 
     fn at(text: &str) -> Timestamp {
@@ -447,13 +455,17 @@ mod tests {
             ("codex", "gpt", "2026-11-17T08:20:00Z"),
             ("codex", "gpt", "2026-11-17T10:00:00Z"),
         ]);
-        let report = |window: &str, resets_at: &str, utilization, seen: &str| ReportedLimit {
+        let report = |window: &str, resets_at: &str, utilization, seen: &str| QuotaRow {
             agent: "codex".into(),
-            window: window.into(),
             at: at(seen),
-            utilization,
-            resets_at: Some(at(resets_at)),
-            source: "transcript".into(),
+            event_at: at(seen),
+            report: QuotaReport {
+                provider: "openai".into(),
+                window: window.into(),
+                utilization: Utilization::of(utilization).unwrap(),
+                resets_at: Some(at(resets_at)),
+                source: Source::Transcript,
+            },
         };
         let reports = [
             report("primary", "2026-11-17T13:15:00Z", 0.42, "2026-11-17T10:00:00Z"),

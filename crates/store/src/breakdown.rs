@@ -2,9 +2,11 @@
 
 use rusqlite::{Row, params};
 
-use super::outbox::{self, EventRow};
+use super::outbox::EventRow;
+use super::row::read_row;
 use super::total::{sum, usage_sums};
 use super::{Error, View};
+use types::row::RowColumns;
 use types::{PicoDollars, Sums, Timestamp};
 
 /// What one model was used for in a session.
@@ -77,7 +79,7 @@ fn read_model(row: &Row<'_>) -> rusqlite::Result<ModelSum> {
 
 impl View<'_> {
     pub fn event(&self, n: i64) -> Result<Option<EventRow>, Error> {
-        self.maybe(&format!("SELECT {} FROM event e WHERE e.n = ?1", outbox::COLUMNS), [n], outbox::read)
+        self.maybe(&EventRow::select("FROM event e WHERE e.n = ?1"), [n], read_row)
     }
 
     /// By model, the most used last.

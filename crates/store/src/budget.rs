@@ -1,11 +1,13 @@
 //! What budgets are counted by: sums of calls over a time, reservations of calls under way, raises, and what was notified.
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 
 use super::record::UNPRICED;
+use super::row::{insert, read_row, read_value};
 use super::total::sum;
 use super::{Error, Realm, Tx, View};
-use types::{PicoDollars, ProcessId, SessionId, Timestamp};
+use types::row::RowColumns;
+use types::{PicoDollars, ProcessId, SessionId, Timestamp, row};
 
 /// The units of time in which sums are kept (`width`). Days of every zone begin at a quarter of an hour; most of a month are whole
 /// days of UTC.
@@ -42,12 +44,14 @@ pub enum SpentBy<'a> {
     Tag(&'a str),
 }
 
-/// What calls cost, and how many have no price.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Spent {
-    pub cost: PicoDollars,
-    pub calls: i64,
-    pub unpriced: i64,
+row! {
+    /// What calls cost, and how many have no price.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct Spent {
+        pub cost: PicoDollars,
+        pub calls: i64,
+        pub unpriced: i64,
+    }
 }
 
 impl std::ops::AddAssign for Spent {
@@ -58,34 +62,34 @@ impl std::ops::AddAssign for Spent {
     }
 }
 
-/// What a call under way may cost, for one budget.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Hold {
-    pub call: String,
-    pub amount: PicoDollars,
-    pub at: Timestamp,
-    pub agent: String,
-    /// The call is over, and its record will have this key: its session is not known yet.
-    pub key: Option<String>,
-    /// The call has not begun: it waits for others, since `at`.
-    pub waits: bool,
-    pub owner: ProcessId,
-    pub realm: Realm,
+row! {
+    /// What a call under way may cost, for one budget.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Hold {
+        pub call: String,
+        pub amount: PicoDollars,
+        pub at: Timestamp,
+        pub agent: String,
+        /// The call is over, and its record will have this key: its session is not known yet.
+        pub key: Option<String>,
+        /// The call has not begun: it waits for others, since `at`.
+        pub waits: bool,
+        pub owner: ProcessId = "owner_pid, owner_start" [row],
+        pub realm: Realm [row],
+    }
 }
 
-/// What a model was priced at by its user, and how much came of it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OwnPriceUse {
-    pub model: String,
-    /// Which of the prices that were set.
-    pub version: String,
-    pub calls: i64,
-    pub cost: PicoDollars,
-    pub first_at: Timestamp,
-}
-
-fn read_spent(row: &Row<'_>) -> rusqlite::Result<Spent> {
-    Ok(Spent { cost: row.get(0)?, calls: row.get(1)?, unpriced: row.get(2)? })
+row! {
+    /// What a model was priced at by its user, and how much came of it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct OwnPriceUse {
+        pub model: String,
+        /// Which of the prices that were set.
+        pub version: String,
+        pub calls: i64,
+        pub cost: PicoDollars,
+        pub first_at: Timestamp,
+    }
 }
 
 impl<'a> SpentBy<'a> {
@@ -144,8 +148,8 @@ impl View<'_> {
     /// are those of calls in whole quarters of an hour.
     pub fn spent(&self, by: SpentBy<'_>, begin: Timestamp, end: Timestamp) -> Result<Spent, Error> {
         let ask = |sql: &str, number: i64, from: i64, to: i64| match by.name() {
-            None => self.one(sql, params![number, from, to], read_spent),
-            Some(name) => self.one(sql, params![number, from, to, name], read_spent),
+            None => self.one(sql, params![number, from, to], read_row),
+            Some(name) => self.one(sql, params![number, from, to, name], read_row),
         };
         let (from, to) = (begin.0.div_euclid(QUARTERS.ms), end.0.div_euclid(QUARTERS.ms));
         let mut spent = ask(&spent_by_pruned(by), QUARTERS.ms, from, to)?;
@@ -162,9 +166,7 @@ impl View<'_> {
     pub fn spent_in_session(&self, session: i64) -> Result<Spent, Error> {
         let totals = self.totals(session)?;
         let unpriced =
-            self.one(&format!("SELECT count(*) FROM {UNPRICED} AND session = ?1"), [session], |row| {
-                row.get(0)
-            })?;
+            self.one(&format!("SELECT count(*) FROM {UNPRICED} AND session = ?1"), [session], read_value)?;
         Ok(Spent { cost: totals.cost, calls: totals.api_calls, unpriced })
     }
 
@@ -181,29 +183,14 @@ impl View<'_> {
                 "SELECT {amount} FROM budget_raise WHERE budget = ?1 AND span = ?2 AND (session IS NULL OR session = ?3)"
             ),
             params![budget, span, session],
-            |row| row.get(0),
+            read_value,
         )
     }
 
     /// The reservations that count towards a budget, and the calls that wait for it.
     pub fn budget_holds(&self, budget: &str, span: &str) -> Result<Vec<Hold>, Error> {
-        self.all(
-            "SELECT call, amount, at, owner_pid, owner_start, boot, pids, agent, key, waits FROM budget_hold
-             WHERE budget = ?1 AND span = ?2",
-            [budget, span],
-            |row| {
-                Ok(Hold {
-                    call: row.get(0)?,
-                    amount: row.get(1)?,
-                    at: row.get(2)?,
-                    owner: ProcessId { pid: row.get(3)?, start: row.get(4)? },
-                    realm: Realm { boot: row.get(5)?, pids: row.get(6)? },
-                    agent: row.get(7)?,
-                    key: row.get(8)?,
-                    waits: row.get(9)?,
-                })
-            },
-        )
+        let sql = Hold::select("FROM budget_hold WHERE budget = ?1 AND span = ?2");
+        self.all(&sql, [budget, span], read_row)
     }
 
     /// What a session's last calls cost, of one model or of any; those without a price are left out.
@@ -218,7 +205,7 @@ impl View<'_> {
                AND cost IS NOT NULL
              ORDER BY at DESC LIMIT ?3",
             params![session, model, most],
-            |row| row.get(0),
+            read_value,
         )
     }
 
@@ -231,15 +218,7 @@ impl View<'_> {
                  WHERE kind = 'usage' AND substr(prices, 1, length(?1)) = ?1 GROUP BY 1, 2 ORDER BY 1, 5"
             ),
             [prefix],
-            |row| {
-                Ok(OwnPriceUse {
-                    model: row.get(0)?,
-                    version: row.get(1)?,
-                    calls: row.get(2)?,
-                    cost: row.get(3)?,
-                    first_at: row.get(4)?,
-                })
-            },
+            read_row,
         )
     }
 }
@@ -253,11 +232,7 @@ impl Tx<'_> {
         amount: PicoDollars,
         at: Timestamp,
     ) -> Result<(), Error> {
-        self.execute(
-            "INSERT INTO budget_raise (budget, span, session, amount, at) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![budget, span, session, amount, at],
-        )
-        .map(drop)
+        insert!(self, "budget_raise": { budget, span, session, amount, at }).map(drop)
     }
 
     pub fn forget_budget_raises(&self, budget: &str) -> Result<(), Error> {
@@ -267,25 +242,20 @@ impl Tx<'_> {
     /// Reserves an amount for a call, or its place among those that wait.
     pub fn hold_budget(&self, budget: &str, span: &str, hold: &Hold) -> Result<(), Error> {
         let Hold { call, amount, at, agent, key, waits, owner, realm } = hold;
-        self.execute(
-            "INSERT OR REPLACE INTO budget_hold
-               (call, budget, span, amount, at, owner_pid, owner_start, boot, pids, agent, key, waits)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-            params![
-                call,
-                budget,
-                span,
-                amount,
-                at,
-                owner.pid,
-                owner.start,
-                realm.boot,
-                realm.pids,
-                agent,
-                key,
-                waits
-            ],
-        )
+        insert!(self, "INSERT OR REPLACE" into "budget_hold": {
+            call,
+            budget,
+            span,
+            amount,
+            at,
+            owner_pid: owner.pid,
+            owner_start: owner.start,
+            boot: realm.boot,
+            pids: realm.pids,
+            agent,
+            key,
+            waits,
+        })
         .map(drop)
     }
 
@@ -315,10 +285,8 @@ impl Tx<'_> {
         at: Timestamp,
         oldest: Timestamp,
     ) -> Result<bool, Error> {
-        let first = self.execute(
-            "INSERT OR IGNORE INTO budget_notice (budget, span, percent, at) VALUES (?1, ?2, ?3, ?4)",
-            params![budget, span, percent, at],
-        )? > 0;
+        let notice = insert!(self, "INSERT OR IGNORE" into "budget_notice": { budget, span, percent, at });
+        let first = notice? > 0;
         if first {
             self.execute("DELETE FROM budget_notice WHERE at < ?1", [oldest])?;
         }

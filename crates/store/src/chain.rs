@@ -3,20 +3,23 @@
 use rusqlite::params;
 
 use super::record::UNPRICED;
+use super::row::{read_row, read_value};
 use super::total::sum;
 use super::{Error, View};
-use types::PicoDollars;
+use types::{PicoDollars, row};
 
 /// A chain is followed so far: a damaged one may lead in a circle.
 const LONGEST: i64 = 10_000;
 
-/// What a whole chain cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ChainSpent {
-    pub sessions: i64,
-    pub cost: PicoDollars,
-    /// Some of its calls have no price.
-    pub unpriced: bool,
+row! {
+    /// What a whole chain cost.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub struct ChainSpent {
+        pub sessions: i64,
+        pub cost: PicoDollars,
+        /// Some of its calls have no price.
+        pub unpriced: bool,
+    }
 }
 
 /// Where a session was come to from when it was first opened decides: later openings may lead back.
@@ -37,7 +40,7 @@ const MEMBERS: &str = "WITH RECURSIVE chain (n) AS (
 fn sums() -> String {
     let unpriced = format!("EXISTS (SELECT 1 FROM {UNPRICED} AND session = c.n)");
     format!(
-        "{MEMBERS} SELECT count(*), {}, ifnull(max({unpriced}), 0) FROM chain c LEFT JOIN total t ON t.session = c.n",
+        "{MEMBERS} SELECT count(*) AS sessions, {} AS cost, ifnull(max({unpriced}), 0) AS unpriced FROM chain c LEFT JOIN total t ON t.session = c.n",
         sum("t.cost")
     )
 }
@@ -59,15 +62,13 @@ pub fn chain_queries() -> [String; 3] {
 impl View<'_> {
     /// The sum over all sessions of the chain that holds this one. Those that were pruned are not in it.
     pub fn spent_in_chain(&self, session: i64) -> Result<ChainSpent, Error> {
-        let first: i64 = self.one(FIRST, params![session, LONGEST], |row| row.get(0))?;
-        self.one(&sums(), [first], |row| {
-            Ok(ChainSpent { sessions: row.get(0)?, cost: row.get(1)?, unpriced: row.get(2)? })
-        })
+        let first: i64 = self.one(FIRST, params![session, LONGEST], read_value)?;
+        self.one(&sums(), [first], read_row)
     }
 
     /// What an agent's calls cost by quarters of an hour since 1970, from the latest back to one; those that were pruned are not
     /// in it.
     pub fn spent_by_quarter(&self, agent: &str, from: i64) -> Result<Vec<(i64, PicoDollars)>, Error> {
-        self.all(&quarters(), params![from, agent], |row| Ok((row.get(0)?, row.get(1)?)))
+        self.all(&quarters(), params![from, agent], read_row)
     }
 }

@@ -2,10 +2,11 @@
 
 use rusqlite::params;
 
-use super::outgoing::{FROM, OUTGOING, OUTGOING_COLUMNS as NEXT, Outgoing, read_outgoing};
+use super::outgoing::{FROM, Outgoing};
+use super::row::{read_row, read_value};
 use super::{Error, Tx, View};
-use types::Timestamp;
-use types::spelled;
+use types::row::RowColumns;
+use types::{Timestamp, row, spelled};
 
 spelled!(
     /// What became of an event that the cursor has passed, where that is not plainly "delivered".
@@ -19,14 +20,16 @@ spelled!(
     }
 );
 
-/// An event that was not delivered, and why.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Letter {
-    pub event: Outgoing,
-    pub reason: String,
-    pub at: Timestamp,
-    /// How many of the requests that carry it were accepted.
-    pub accepted: usize,
+row! {
+    /// An event that was not delivered, and why.
+    #[derive(Clone, Debug, PartialEq)]
+    pub struct Letter from "l" {
+        pub event: Outgoing [row],
+        pub reason: String,
+        pub at: Timestamp,
+        /// How many of the requests that carry it were accepted.
+        pub accepted: usize = "l.told" as i64 => |told| usize::try_from(told).unwrap_or(0),
+    }
 }
 
 impl View<'_> {
@@ -35,22 +38,21 @@ impl View<'_> {
     pub fn letters(&self, sink: &str, fate: Fate, up_to: i64, limit: usize) -> Result<Vec<Letter>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.all(
-            &format!(
-                "SELECT {OUTGOING}, l.reason, l.at, l.told FROM {FROM} JOIN letter l ON l.event = e.n
+            &Letter::select(&format!(
+                "FROM {FROM} JOIN letter l ON l.event = e.n
                  WHERE l.sink = ?1 AND l.fate = ?2 AND l.fate <> 'done' AND ifnull(e.change, 0) <= ?3 ORDER BY l.at, e.n LIMIT ?4"
-            ),
+            )),
             params![sink, fate.as_str(), up_to, limit],
-            |row| {
-                let accepted = usize::try_from(row.get::<_, i64>(NEXT + 2)?).unwrap_or(0);
-                Ok(Letter { event: read_outgoing(row)?, reason: row.get(NEXT)?, at: row.get(NEXT + 1)?, accepted })
-            },
+            read_row,
         )
     }
 
     pub fn letter(&self, sink: &str, event: i64) -> Result<Option<Fate>, Error> {
-        self.maybe("SELECT fate FROM letter WHERE sink = ?1 AND event = ?2", params![sink, event], |row| {
-            row.get::<_, String>(0)
-        })
+        self.maybe(
+            "SELECT fate FROM letter WHERE sink = ?1 AND event = ?2",
+            params![sink, event],
+            read_value::<String>,
+        )
         .map(|fate| fate.and_then(|fate| Fate::parse(&fate)))
     }
 }

@@ -28,12 +28,10 @@ mod bill;
 mod breakdown;
 mod budget;
 mod chain;
-mod columns;
 mod error;
 mod evidence;
 mod imported;
 mod letter;
-mod limit;
 mod listed;
 mod many;
 pub mod old;
@@ -49,6 +47,7 @@ mod query;
 mod quota;
 mod record;
 mod request;
+mod row;
 mod run;
 mod schema;
 pub mod session;
@@ -70,6 +69,7 @@ use rusqlite::{Connection, OptionalExtension, Params, Row, TransactionBehavior};
 use agents::meter::record::Record;
 use config::prices::price_list;
 use os::home::Home;
+use row::{read_row, read_value};
 use types::Timestamp;
 
 pub use address::Fingerprint;
@@ -83,7 +83,6 @@ pub use chain::chain_queries;
 pub use error::Error;
 pub use evidence::Incident;
 pub use letter::{Fate, Letter};
-pub use limit::ReportedLimit;
 pub use listed::ListedSession;
 pub use many::RunProcesses;
 pub use opening::OpeningRow;
@@ -197,14 +196,13 @@ impl Store {
     /// then never given to anything else. Costs one fsync, or nothing when nothing was added since.
     pub fn make_durable(&mut self) -> Result<i64, Error> {
         let (change, durable): (i64, i64) =
-            self.conn
-                .query_row("SELECT change, durable FROM outbox", [], |row| Ok((row.get(0)?, row.get(1)?)))?;
+            self.conn.query_row("SELECT change, durable FROM outbox", [], read_row)?;
         if durable >= change {
             return Ok(durable);
         }
         self.conn.execute_batch("PRAGMA synchronous = FULL; PRAGMA fullfsync = ON")?;
-        let marked = self
-            .write(|tx| tx.one("UPDATE outbox SET durable = change RETURNING change", [], |row| row.get(0)));
+        let marked =
+            self.write(|tx| tx.one("UPDATE outbox SET durable = change RETURNING change", [], read_value));
         self.conn.execute_batch("PRAGMA synchronous = NORMAL; PRAGMA fullfsync = OFF")?;
         marked
     }
@@ -219,7 +217,7 @@ impl Store {
 
     /// A number that changes whenever another connection has written. Costs a look at shared memory.
     pub fn version(&self) -> Result<i64, Error> {
-        Ok(self.conn.query_row("PRAGMA data_version", [], |row| row.get(0))?)
+        Ok(self.conn.query_row("PRAGMA data_version", [], read_value)?)
     }
 
     /// How long writes have waited for those of others.

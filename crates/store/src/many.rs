@@ -7,11 +7,10 @@ use rusqlite::Row;
 
 use super::outgoing::began_before;
 use super::record::UNPRICED;
-use super::{Error, Fate, OpeningRow, SessionRow, View, opening, total};
-use types::Pid;
-use types::RunId;
-use types::Sums;
-use types::Sync;
+use super::row::{read_keyed, read_row, read_value};
+use super::{Error, Fate, OpeningRow, SessionRow, View, total};
+use types::row::{RowColumns, RowReader};
+use types::{Pid, RunId, Sums, Sync, row};
 
 /// Up to so many sessions are asked for one by one: what is read then does not grow with the store.
 const FEW: usize = 64;
@@ -20,16 +19,14 @@ const FEW: usize = 64;
 /// rows of three in passing.
 const ONE_IN: usize = 4;
 
-/// A run's processes, for the record of its session.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunProcesses {
-    pub id: RunId,
-    pub wrapper: Pid,
-    pub agent: Option<Pid>,
-}
-
-fn read_processes(row: &Row<'_>) -> rusqlite::Result<(i64, RunProcesses)> {
-    Ok((row.get(0)?, RunProcesses { id: row.get(1)?, wrapper: row.get(2)?, agent: row.get(3)? }))
+row! {
+    /// A run's processes, for the record of its session.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct RunProcesses {
+        pub id: RunId,
+        pub wrapper: Pid = "wrapper_pid",
+        pub agent: Option<Pid> = "agent_pid",
+    }
 }
 
 impl View<'_> {
@@ -39,7 +36,10 @@ impl View<'_> {
             |n| self.totals(n),
             || {
                 let sql = format!("SELECT session, {} FROM total", total::COLUMNS);
-                Ok(self.all(&sql, [], |row| Ok((row.get(0)?, total::read(row, 1)?)))?.into_iter().collect())
+                Ok(self
+                    .all(&sql, [], |row| Ok((read_value(row)?, total::read(row, 1)?)))?
+                    .into_iter()
+                    .collect())
             },
         )
     }
@@ -50,7 +50,7 @@ impl View<'_> {
             |n| self.unpriced_models(n),
             || {
                 let sql = format!("SELECT DISTINCT session, model FROM {UNPRICED} ORDER BY session, model");
-                self.grouped(&sql, |row| row.get(1))
+                self.grouped(&sql, |columns| columns.column())
             },
         )
     }
@@ -61,7 +61,7 @@ impl View<'_> {
             |n| self.unpriced_calls(n),
             || {
                 let sql = format!("SELECT session, model, count(*) FROM {UNPRICED} GROUP BY session, model");
-                let calls = self.grouped(&sql, |row| Ok((row.get(1)?, row.get(2)?)))?;
+                let calls = self.grouped(&sql, |columns| columns.row::<(String, i64)>())?;
                 Ok(calls.into_iter().map(|(session, calls)| (session, calls.into_iter().collect())).collect())
             },
         )
@@ -71,7 +71,7 @@ impl View<'_> {
         self.by_session(
             sessions,
             |n| self.tags(n),
-            || self.grouped("SELECT session, tag FROM tag ORDER BY session, tag", |row| row.get(1)),
+            || self.grouped("SELECT session, tag FROM tag ORDER BY session, tag", |columns| columns.column()),
         )
     }
 
@@ -84,11 +84,11 @@ impl View<'_> {
                 let sql = format!(
                     "SELECT model {USED} AND session = ?1 GROUP BY model ORDER BY count(*) DESC, model"
                 );
-                self.all(&sql, [n], |row| row.get(0))
+                self.all(&sql, [n], read_value)
             },
             || {
                 let order = "GROUP BY session, model ORDER BY session, count(*) DESC, model";
-                self.grouped(&format!("SELECT session, model {USED} {order}"), |row| row.get(1))
+                self.grouped(&format!("SELECT session, model {USED} {order}"), |columns| columns.column())
             },
         )
     }
@@ -98,23 +98,21 @@ impl View<'_> {
             sessions,
             |n| self.openings(n),
             || {
-                let columns = opening::COLUMNS;
-                self.grouped(
-                    &format!("SELECT session, {columns} FROM opening ORDER BY session, number"),
-                    |row| opening::read(row, 1),
-                )
+                let columns = OpeningRow::COLUMNS;
+                let sql = format!("SELECT session, {columns} FROM opening ORDER BY session, number");
+                self.grouped(&sql, |columns| columns.row())
             },
         )
     }
 
     /// By the number of the run.
     pub fn processes_of(&self, rows: &[SessionRow]) -> Result<HashMap<i64, RunProcesses>, Error> {
-        const SQL: &str = "SELECT n, id, wrapper_pid, agent_pid FROM run";
+        let sql = format!("SELECT n, {} FROM run", RunProcesses::COLUMNS);
         if !self.are_few(rows.len())? {
-            return Ok(self.all(SQL, [], read_processes)?.into_iter().collect());
+            return Ok(self.all(&sql, [], read_keyed)?.into_iter().collect());
         }
         let runs = rows.iter().filter_map(|row| row.run);
-        let found = runs.map(|run| self.maybe(&format!("{SQL} WHERE n = ?1"), [run], read_processes));
+        let found = runs.map(|run| self.maybe(&format!("{sql} WHERE n = ?1"), [run], read_keyed));
         found.filter_map(Result::transpose).collect()
     }
 
@@ -134,12 +132,11 @@ impl View<'_> {
         if self.are_few(rows.len())? {
             return rows.iter().map(|row| Ok((row.n, self.sync(row)?))).collect();
         }
-        let slowest = self.one("SELECT min(since), min(cursor) FROM sink", [], |row| {
-            Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
-        })?;
+        let slowest: (Option<i64>, Option<i64>) =
+            self.one("SELECT min(since), min(cursor) FROM sink", [], read_row)?;
         let (Some(since), Some(cursor)) = slowest else { return Ok(HashMap::new()) };
         let counts = |sql: &str| -> Result<HashMap<i64, i64>, Error> {
-            Ok(self.all(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))?.into_iter().collect())
+            Ok(self.all(sql, [], read_row)?.into_iter().collect())
         };
         // All by an index that holds what is asked for, less the few that are kept back: the events' own rows, of which one
         // count alone would need every one, are ten times as much to read.
@@ -185,10 +182,14 @@ impl View<'_> {
     fn grouped<T>(
         &self,
         sql: &str,
-        read: impl Fn(&Row<'_>) -> rusqlite::Result<T>,
+        read: impl for<'r> Fn(&mut RowReader<'_, Row<'r>>) -> rusqlite::Result<T>,
     ) -> Result<HashMap<i64, Vec<T>>, Error> {
         let mut grouped: HashMap<i64, Vec<T>> = HashMap::new();
-        for (session, value) in self.all(sql, [], |row| Ok((row.get::<_, i64>(0)?, read(row)?)))? {
+        let rows = self.all(sql, [], |row| {
+            let mut columns = RowReader::new(row);
+            Ok((columns.column::<i64>()?, read(&mut columns)?))
+        })?;
+        for (session, value) in rows {
             grouped.entry(session).or_default().push(value);
         }
         Ok(grouped)
@@ -211,7 +212,7 @@ impl View<'_> {
         if sessions <= FEW {
             return Ok(true);
         }
-        let all = self.one("SELECT count(*) FROM session", [], |row| row.get::<_, i64>(0))?;
+        let all = self.one("SELECT count(*) FROM session", [], read_value::<i64>)?;
         Ok(sessions.saturating_mul(ONE_IN) < usize::try_from(all).unwrap_or(0))
     }
 }

@@ -16,6 +16,7 @@ use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
 use rustix::fs::{Access, AtFlags, CWD, FlockOperation, accessat, flock};
 
+use super::row::read_value;
 use super::{Error, schema};
 use os::file::create_private;
 use os::file::{open_private, open_regular_with};
@@ -119,9 +120,8 @@ fn mark_of(path: &Path) -> PathBuf {
 /// Reads a suspect database through, and sets it aside if the suspicion holds.
 fn examine(home: &Home, at: Timestamp) -> Result<(), Error> {
     let path = home.database();
-    let found = open_existing(&path).and_then(|(conn, _)| {
-        Ok(conn.query_row("PRAGMA quick_check(1)", [], |row| row.get::<_, String>(0))?)
-    });
+    let found = open_existing(&path)
+        .and_then(|(conn, _)| Ok(conn.query_row("PRAGMA quick_check(1)", [], read_value::<String>)?));
     match found {
         Ok(verdict) if verdict == "ok" => {}
         Ok(verdict) => {
@@ -230,7 +230,7 @@ fn create_locked(home: &Home) -> Result<(), Error> {
         .map_err(|source| Error::io(&draft, source))?;
     {
         let mut conn = Connection::open(&draft)?;
-        conn.query_row("PRAGMA journal_mode = WAL", [], |row| row.get::<_, String>(0))?;
+        conn.query_row("PRAGMA journal_mode = WAL", [], read_value::<String>)?;
         schema::migrate(&mut conn)?;
         conn.close().map_err(|(_, error)| error)?;
     }

@@ -1,39 +1,28 @@
 //! The rows of openings: the spans of time in which a session was open, and where each was come to from.
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 
+use super::row::{insert, read_row, read_value};
 use super::{Error, Tx, View};
-use types::SessionId;
-use types::StartReason;
-use types::Timestamp;
+use types::row::RowColumns;
+use types::{SessionId, StartReason, Timestamp, row};
 
-/// One span of time in which a session was open.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct OpeningRow {
-    pub number: u32,
-    pub reason: StartReason,
-    pub opened_at: Timestamp,
-    pub closed_at: Option<Timestamp>,
-    pub transitioned_from: Option<SessionId>,
-}
-
-pub(super) const COLUMNS: &str = "number, reason, opened_at, closed_at, transitioned_from";
-
-pub(super) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<OpeningRow> {
-    Ok(OpeningRow {
-        number: row.get(first)?,
-        reason: row.get(first + 1)?,
-        opened_at: row.get(first + 2)?,
-        closed_at: row.get(first + 3)?,
-        transitioned_from: row.get(first + 4)?,
-    })
+row! {
+    /// One span of time in which a session was open.
+    #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct OpeningRow {
+        pub number: u32,
+        pub reason: StartReason,
+        pub opened_at: Timestamp,
+        pub closed_at: Option<Timestamp>,
+        pub transitioned_from: Option<SessionId>,
+    }
 }
 
 impl View<'_> {
     pub fn openings(&self, session: i64) -> Result<Vec<OpeningRow>, Error> {
-        let sql = format!("SELECT {COLUMNS} FROM opening WHERE session = ?1 ORDER BY number");
-        self.all(&sql, [session], |row| read(row, 0))
+        self.all(&OpeningRow::select("FROM opening WHERE session = ?1 ORDER BY number"), [session], read_row)
     }
 
     /// The session it was last come to from, by a `/clear` or a switch; openings by a new run have none.
@@ -42,7 +31,7 @@ impl View<'_> {
             "SELECT transitioned_from, reason FROM opening WHERE session = ?1 AND transitioned_from IS NOT NULL
              ORDER BY number DESC LIMIT 1",
             [session],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            read_row,
         )
     }
 
@@ -52,7 +41,7 @@ impl View<'_> {
             "SELECT s.id FROM opening o JOIN session s ON s.n = o.session WHERE o.transitioned_from = ?1
              ORDER BY o.opened_at DESC, s.n DESC LIMIT 1",
             [session],
-            |row| row.get(0),
+            read_value,
         )
     }
 }
@@ -66,11 +55,8 @@ impl Tx<'_> {
         at: Timestamp,
         from: Option<SessionId>,
     ) -> Result<(), Error> {
-        self.execute(
-            "INSERT INTO opening (session, number, reason, opened_at, transitioned_from) VALUES (?1, ?2, ?3, ?4, ?5)",
-            params![session, number, reason, at, from],
-        )
-        .map(drop)
+        insert!(self, "opening": { session, number, reason, opened_at: at, transitioned_from: from })
+            .map(drop)
     }
 
     /// The openings of a session that was lived elsewhere, in place of the first one its row came with.
@@ -83,17 +69,14 @@ impl Tx<'_> {
         let Some(last) = openings.last() else { return Ok(()) };
         self.execute("DELETE FROM opening WHERE session = ?1", [session])?;
         for opening in openings {
-            self.execute(
-                "INSERT INTO opening VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![
-                    session,
-                    opening.number,
-                    opening.reason,
-                    opening.opened_at,
-                    opening.closed_at,
-                    opening.transitioned_from
-                ],
-            )?;
+            insert!(self, "opening": {
+                session,
+                number: opening.number,
+                reason: opening.reason,
+                opened_at: opening.opened_at,
+                closed_at: opening.closed_at,
+                transitioned_from: opening.transitioned_from,
+            })?;
         }
         self.execute(
             "UPDATE session SET opening = ?2, transitioned_from = ?3 WHERE n = ?1",

@@ -5,14 +5,14 @@
 //! up again by itself. Both are given out inside the one write transaction at a time, so a reader that sees a change sees all
 //! before it.
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 use uuid::Uuid;
 
 use super::outgoing::began_before;
+use super::row::{insert, read_row, read_value};
 use super::{Error, Fate, SessionRow, Tx, View};
-use types::EventType;
-use types::Sync;
-use types::Timestamp;
+use types::row::RowColumns;
+use types::{EventType, Sync, Timestamp, row};
 
 /// An event about to be written.
 #[derive(Clone, Debug)]
@@ -26,49 +26,28 @@ pub struct Draft<'a> {
     pub attributes: Option<&'a str>,
 }
 
-/// An event as stored.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct EventRow {
-    pub n: i64,
-    pub id: Uuid,
-    pub session: i64,
-    pub seq: i64,
-    pub rev: i64,
-    pub kind: EventType,
-    pub opening: u32,
-    pub time: Timestamp,
-    pub record: Option<i64>,
-    pub attributes: Option<String>,
-    /// `None`: kept back until a backfill.
-    pub change: Option<i64>,
-}
-
-pub(super) const COLUMNS: &str =
-    "e.n, e.id, e.session, e.seq, e.rev, e.type, e.opening, e.time, e.record, e.attributes, e.change";
-
-pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<EventRow> {
-    Ok(EventRow {
-        n: row.get(0)?,
-        id: Uuid::from_bytes(row.get(1)?),
-        session: row.get(2)?,
-        seq: row.get(3)?,
-        rev: row.get(4)?,
-        kind: row.get(5)?,
-        opening: row.get(6)?,
-        time: row.get(7)?,
-        record: row.get(8)?,
-        attributes: row.get(9)?,
-        change: row.get(10)?,
-    })
+row! {
+    /// An event as stored.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct EventRow from "e" {
+        pub n: i64,
+        pub id: Uuid as [u8; 16] => Uuid::from_bytes,
+        pub session: i64,
+        pub seq: i64,
+        pub rev: i64,
+        pub kind: EventType = "e.type",
+        pub opening: u32,
+        pub time: Timestamp,
+        pub record: Option<i64>,
+        pub attributes: Option<String>,
+        /// `None`: kept back until a backfill.
+        pub change: Option<i64>,
+    }
 }
 
 impl View<'_> {
     pub fn events(&self, session: i64) -> Result<Vec<EventRow>, Error> {
-        self.all(
-            &format!("SELECT {COLUMNS} FROM event e WHERE e.session = ?1 ORDER BY e.seq"),
-            [session],
-            read,
-        )
+        self.all(&EventRow::select("FROM event e WHERE e.session = ?1 ORDER BY e.seq"), [session], read_row)
     }
 
     /// The START, bound or END of one opening.
@@ -79,12 +58,12 @@ impl View<'_> {
         opening: u32,
     ) -> Result<Option<EventRow>, Error> {
         self.maybe(
-            &format!(
-                "SELECT {COLUMNS} FROM event e
-                 WHERE e.session = ?1 AND e.type = ?2 AND e.opening = ?3 AND e.record IS NULL"
+            &EventRow::select(
+                "FROM event e
+                 WHERE e.session = ?1 AND e.type = ?2 AND e.opening = ?3 AND e.record IS NULL",
             ),
             params![session, kind, opening],
-            read,
+            read_row,
         )
     }
 }
@@ -96,14 +75,13 @@ impl View<'_> {
         if session.local_only {
             return Ok(Sync::default());
         }
-        let slowest = self.one("SELECT min(since), min(cursor) FROM sink", [], |row| {
-            Ok((row.get::<_, Option<i64>>(0)?, row.get::<_, Option<i64>>(1)?))
-        })?;
+        let slowest: (Option<i64>, Option<i64>) =
+            self.one("SELECT min(since), min(cursor) FROM sink", [], read_row)?;
         let (Some(since), Some(cursor)) = slowest else { return Ok(Sync::default()) };
         let history: bool = self.one(
             &format!("SELECT {} FROM session s WHERE s.n = ?1", began_before("?2")),
             [session.n, since],
-            |row| row.get(0),
+            read_value,
         )?;
         if history {
             return Ok(Sync { last_delivered_at: session.last_delivered_at, ..Sync::default() });
@@ -112,14 +90,14 @@ impl View<'_> {
             "SELECT count(*) FILTER (WHERE change > ?3), count(*) FILTER (WHERE change > ?2 AND change <= ?3)
              FROM event WHERE session = ?1",
             params![session.n, since, cursor],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            read_row,
         )?;
         let letters = |fate: Fate| {
             self.one(
                 "SELECT count(DISTINCT l.event) FROM letter l JOIN event e ON e.n = l.event
                  WHERE e.session = ?1 AND l.fate = ?3 AND e.change <= ?2",
                 params![session.n, cursor, fate.as_str()],
-                |row| row.get::<_, i64>(0),
+                read_value::<i64>,
             )
         };
         let (dead, deferred) = (letters(Fate::Dead)?, letters(Fate::Deferred)?);
@@ -132,14 +110,14 @@ impl View<'_> {
 impl Tx<'_> {
     /// The number the session's next event will have. True until this transaction writes it.
     pub fn next_seq(&self, session: i64) -> Result<i64, Error> {
-        self.one("SELECT last_seq + 1 FROM session WHERE n = ?1", [session], |row| row.get(0))
+        self.one("SELECT last_seq + 1 FROM session WHERE n = ?1", [session], read_value)
     }
 
     pub fn append_event(&self, session: i64, draft: &Draft<'_>) -> Result<i64, Error> {
         let seq: i64 = self.one(
             "UPDATE session SET last_seq = last_seq + 1 WHERE n = ?1 RETURNING last_seq",
             [session],
-            |row| row.get(0),
+            read_value,
         )?;
         let change = self.next_change()?;
         self.insert_event(session, seq, 0, draft, Some(change))?;
@@ -155,22 +133,18 @@ impl Tx<'_> {
         draft: &Draft<'_>,
         change: Option<i64>,
     ) -> Result<(), Error> {
-        self.execute(
-            "INSERT INTO event (id, session, seq, rev, type, opening, time, record, attributes, change)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10)",
-            params![
-                draft.id.as_bytes(),
-                session,
-                seq,
-                rev,
-                draft.kind,
-                draft.opening,
-                draft.time,
-                draft.record,
-                draft.attributes,
-                change
-            ],
-        )
+        insert!(self, "event": {
+            id: draft.id.as_bytes(),
+            session,
+            seq,
+            rev,
+            type: draft.kind,
+            opening: draft.opening,
+            time: draft.time,
+            record: draft.record,
+            attributes: draft.attributes,
+            change,
+        })
         .map(drop)
     }
 
@@ -191,11 +165,11 @@ impl Tx<'_> {
     }
 
     pub fn revise_event_of_record(&self, record: i64) -> Result<(), Error> {
-        let event = self.maybe("SELECT n FROM event WHERE record = ?1", [record], |row| row.get(0))?;
+        let event = self.maybe("SELECT n FROM event WHERE record = ?1", [record], read_value)?;
         event.map_or(Ok(()), |event| self.revise_event(event, None))
     }
 
     pub(super) fn next_change(&self) -> Result<i64, Error> {
-        self.one("UPDATE outbox SET change = change + 1 RETURNING change", [], |row| row.get(0))
+        self.one("UPDATE outbox SET change = change + 1 RETURNING change", [], read_value)
     }
 }

@@ -5,10 +5,13 @@ use std::ops::Deref;
 use rusqlite::{Row, params};
 use uuid::Uuid;
 
-use super::proxied::billing;
-use super::{Error, SinkRow, View};
+use super::proxied::ProxyColumns;
+use super::record::{ErrorColumns, ToolColumns, UsageColumns};
+use super::row::{read_row, read_value};
+use super::{Error, SinkRow, View, spelling};
 use types::event::{ApiError, Cost, Dimension, Key, Prompt, Source, Text, Timing, Tool, Usage};
-use types::{Attributes, CallKind, Event, EventKind, EventType, Timestamp, plain};
+use types::row::{FromRow, RowColumns, RowReader};
+use types::{Attributes, Event, EventKind, EventType, Timestamp, plain, row};
 
 /// An event as it is sent, with its place in this store. The sender knows `machine` and `user`.
 #[derive(Clone, Debug, PartialEq)]
@@ -27,12 +30,37 @@ impl Deref for Outgoing {
     }
 }
 
-pub(super) const OUTGOING: &str = "e.n, e.id, e.rev, e.type, ifnull(s.former_id, s.id), e.seq, e.time, s.agent, e.attributes, e.change, \
-     r.key, r.model, r.input, r.output, r.cache_read, r.cache_write_5m + r.cache_write_1h, r.reasoning, r.cost, \
-     r.subagent IS NOT NULL, r.tool, r.ok, r.tool_kind, r.file, r.lines_added, r.lines_removed, r.error_status, \
-     r.error_kind, r.source, r.latency_ms, r.ttft_ms, r.call_kind, r.aborted, r.attempt, r.branch, r.head, r.billing";
-/// How many columns these are.
-pub(super) const OUTGOING_COLUMNS: usize = 36;
+row! {
+    /// An event as it stands in the outbox.
+    struct OutgoingRow from "e" {
+        n: i64,
+        id: Uuid as [u8; 16] => Uuid::from_bytes,
+        rev: i64,
+        kind: EventKind = "e.type",
+        session: Text = "ifnull(s.former_id, s.id)" as String => Text::cut,
+        seq: i64,
+        time: Timestamp,
+        agent: Dimension = "s.agent" as String => Dimension::cut,
+        attributes: Option<String>,
+        change: Option<i64>,
+        record: RecordColumns [row],
+    }
+}
+
+row! {
+    /// Columns of the record that an event is told from, if it is told from one.
+    struct RecordColumns from "r" {
+        key: Option<String>,
+        in_subagent: bool = "r.subagent IS NOT NULL",
+        usage: Option<UsageColumns> [row],
+        tool: Option<ToolColumns> [row],
+        error: Option<ErrorColumns> [row],
+        proxy: Option<ProxyColumns> [row],
+        source: Option<Source>,
+        branch: Option<String>,
+        head: Option<String>,
+    }
+}
 
 pub(super) const FROM: &str =
     "event e JOIN session s ON s.n = e.session LEFT JOIN record r ON r.n = e.record";
@@ -51,93 +79,109 @@ pub(super) fn began_before(since: &str) -> String {
     )
 }
 
-/// As it may be sent: names that are no plain ones stay here.
-pub(super) fn read_outgoing(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
-    let mut outgoing = read_whole(row)?;
-    let event = &mut outgoing.event;
-    plain::publish(&mut event.attributes);
-    if event.agent.contains(['/', '\\']) {
-        event.agent = Dimension::cut(plain::folder(&event.agent).into_owned());
+impl OutgoingRow {
+    /// As it may be sent: names that are no plain ones stay here.
+    pub(super) fn publish(self) -> Outgoing {
+        let mut outgoing = self.whole();
+        let event = &mut outgoing.event;
+        plain::publish(&mut event.attributes);
+        if event.agent.contains(['/', '\\']) {
+            event.agent = Dimension::cut(plain::folder(&event.agent).into_owned());
+        }
+        outgoing
     }
-    Ok(outgoing)
+
+    /// As it is here.
+    fn whole(self) -> Outgoing {
+        let attributes = match self.attributes {
+            // A newer codemie may write to the same store.
+            Some(json) => Attributes::written(self.kind, &json),
+            None => self.record.attributes(self.kind),
+        };
+        let event = Event {
+            id: self.id,
+            rev: self.rev,
+            session: self.session,
+            seq: self.seq,
+            time: self.time,
+            agent: self.agent,
+            machine: None,
+            user: None,
+            attributes,
+        };
+        Outgoing { n: self.n, change: self.change, event }
+    }
 }
 
-/// As it is here.
-fn read_whole(row: &Row<'_>) -> rusqlite::Result<Outgoing> {
-    let kind = row.get_ref(3)?.as_str()?;
-    let written = row.get_ref(8)?.as_str_or_null()?;
-    let attributes = match written {
-        // A newer codemie may write to the same store.
-        Some(json) => Attributes::written(EventKind::named(kind), json),
-        None => of_record(EventKind::named(kind), row)?,
-    };
-    let event = Event {
-        id: Uuid::from_bytes(row.get(1)?),
-        rev: row.get(2)?,
-        session: Text::cut(row.get(4)?),
-        seq: row.get(5)?,
-        time: row.get(6)?,
-        agent: Dimension::cut(row.get(7)?),
-        machine: None,
-        user: None,
-        attributes,
-    };
-    Ok(Outgoing { n: row.get(0)?, change: row.get(9)?, event })
+impl RecordColumns {
+    /// Numbers and names of models and tools; of a file its extension, never its name.
+    fn attributes(self, kind: EventKind) -> Attributes {
+        let key = Key(self.key);
+        match (kind, self.usage, self.tool, self.error) {
+            (EventKind::Known(EventType::Usage), Some(usage), ..) => {
+                let (tokens, proxy) = (usage.tokens, self.proxy.as_ref());
+                let count = |count: u64| count.into();
+                let timing = |of: fn(&ProxyColumns) -> Option<u64>| {
+                    proxy.and_then(of).map_or(Timing::NONE, |ms| Timing::from(spelling::count(ms)))
+                };
+                Attributes::Usage(Usage {
+                    aborted: proxy.is_some_and(|proxy| proxy.aborted).into(),
+                    attempt: proxy.map(|proxy| i64::from(proxy.attempt).into()),
+                    billing: proxy.and_then(|proxy| proxy.billing),
+                    branch: self.branch.map(Text::cut),
+                    cache_read_tokens: count(tokens.cache_read),
+                    cache_write_tokens: count(tokens.cache_write()),
+                    cost_usd: usage.cost.map(Cost),
+                    head: self.head.map(Text::cut),
+                    input_tokens: count(tokens.input),
+                    key,
+                    kind: proxy.map(|proxy| proxy.kind),
+                    latency_ms: timing(|proxy| Some(proxy.latency_ms)),
+                    model: Dimension::cut(usage.model),
+                    output_tokens: count(tokens.output),
+                    reasoning_tokens: count(tokens.reasoning),
+                    source: self.source.or(Some(Source::Transcript)),
+                    subagent: self.in_subagent.into(),
+                    ttft_ms: timing(|proxy| proxy.ttft_ms),
+                })
+            }
+            (EventKind::Known(EventType::Tool), _, Some(tool), _) => Attributes::Tool(Tool {
+                file_extension: tool.file.as_deref().and_then(plain::extension).map(Text::cut),
+                key,
+                kind: Some(tool.kind),
+                lines_added: tool.lines_added.into(),
+                lines_removed: tool.lines_removed.into(),
+                name: Text::cut(tool.name),
+                ok: Some(tool.ok),
+            }),
+            (EventKind::Known(EventType::Error), _, _, error) => {
+                let (status, kind) = error.map(|error| (error.status, error.kind)).unzip();
+                Attributes::Error(ApiError {
+                    key,
+                    kind: kind.map(|kind| Text::cut(plain::category(&kind).into_owned())),
+                    status: status.flatten().map(|status| i64::from(status).into()),
+                })
+            }
+            (EventKind::Known(EventType::Prompt), ..) => Attributes::Prompt(Prompt { key }),
+            (EventKind::Known(kind), ..) => Attributes::unreadable(kind),
+            (other @ EventKind::Other(_), ..) => Attributes::written(other, "{}"),
+        }
+    }
 }
 
-/// Numbers and names of models and tools; of a file its extension, never its name.
-fn of_record(kind: EventKind, row: &Row<'_>) -> rusqlite::Result<Attributes> {
-    let key = Key(row.get(10)?);
-    let number = |index: usize| row.get::<_, Option<i64>>(index);
-    let added = |index: usize| number(index).map(Into::into);
-    let timing = |index: usize| number(index).map(|time| time.map_or(Timing::NONE, Timing::from));
-    let text = |index: usize| row.get::<_, Option<String>>(index);
-    Ok(match kind {
-        EventKind::Known(EventType::Usage) => {
-            let Some(model) = text(11)? else { return Ok(Attributes::unreadable(EventType::Usage)) };
-            Attributes::Usage(Usage {
-                aborted: row.get::<_, Option<bool>>(31)?.unwrap_or(false).into(),
-                attempt: number(32)?.map(Into::into),
-                billing: billing(row, 35)?,
-                branch: text(33)?.map(Text::cut),
-                cache_read_tokens: added(14)?,
-                cache_write_tokens: added(15)?,
-                cost_usd: row.get::<_, Option<_>>(17)?.map(Cost),
-                head: text(34)?.map(Text::cut),
-                input_tokens: added(12)?,
-                key,
-                kind: text(30)?.map(|kind| CallKind::parse(&kind).unwrap_or(CallKind::Other)),
-                latency_ms: timing(28)?,
-                model: Dimension::cut(model),
-                output_tokens: added(13)?,
-                reasoning_tokens: added(16)?,
-                source: row.get::<_, Option<_>>(27)?.or(Some(Source::Transcript)),
-                subagent: row.get::<_, bool>(18)?.into(),
-                ttft_ms: timing(29)?,
-            })
-        }
-        EventKind::Known(EventType::Tool) => {
-            let Some(name) = text(19)? else { return Ok(Attributes::unreadable(EventType::Tool)) };
-            Attributes::Tool(Tool {
-                file_extension: text(22)?.as_deref().and_then(plain::extension).map(Text::cut),
-                key,
-                kind: row.get(21)?,
-                lines_added: added(23)?,
-                lines_removed: added(24)?,
-                name: Text::cut(name),
-                ok: row.get(20)?,
-            })
-        }
-        EventKind::Known(EventType::Error) => Attributes::Error(ApiError {
-            key,
-            kind: text(26)?.map(|kind| Text::cut(plain::category(&kind).into_owned())),
-            status: number(25)?.map(Into::into),
-        }),
-        EventKind::Known(EventType::Prompt) => Attributes::Prompt(Prompt { key }),
-        EventKind::Known(kind) => Attributes::unreadable(kind),
-        other @ EventKind::Other(_) => Attributes::written(other, "{}"),
-    })
+impl RowColumns for Outgoing {
+    const COLUMNS: &'static str = OutgoingRow::COLUMNS;
+    const WIDTH: usize = OutgoingRow::WIDTH;
 }
+
+impl FromRow<Row<'_>> for Outgoing {
+    fn read(reader: &mut RowReader<'_, Row<'_>>) -> rusqlite::Result<Self> {
+        OutgoingRow::read(reader).map(OutgoingRow::publish)
+    }
+}
+
+/// What is selected of an event.
+const OUTGOING: &str = Outgoing::COLUMNS;
 
 impl View<'_> {
     /// What a sink whose part of the outbox begins after `since` gets of the events changed after one number up to another,
@@ -161,7 +205,7 @@ impl View<'_> {
                  ORDER BY e.change LIMIT ?5"
             ),
             params![sink.since, sink.cursor, since, sink.name, limit],
-            read_outgoing,
+            read_row,
         )
     }
 
@@ -184,7 +228,7 @@ impl View<'_> {
                  ORDER BY e.change LIMIT ?3"
             ),
             [after, up_to, limit],
-            read_outgoing,
+            read_row,
         )
     }
 
@@ -193,7 +237,7 @@ impl View<'_> {
         self.all(
             &format!("SELECT {OUTGOING} FROM {FROM} WHERE e.session = ?1 ORDER BY e.seq"),
             [session],
-            read_whole,
+            |row| read_row(row).map(OutgoingRow::whole),
         )
     }
 
@@ -205,19 +249,19 @@ impl View<'_> {
                 "SELECT {OUTGOING} FROM {KEPT_BACK} WHERE e.n > ?1 AND e.change IS NULL ORDER BY e.n LIMIT ?2"
             ),
             [after, limit],
-            read_outgoing,
+            read_row,
         )
     }
 
     /// Those of them that were revised: a revision of one gives it no new place.
     pub fn kept_back_revised(&self) -> Result<Vec<Outgoing>, Error> {
         let imported = "s.imported_from IS NOT NULL AND e.change IS NULL AND e.rev > 0";
-        self.all(&format!("SELECT {OUTGOING} FROM {KEPT_BACK} WHERE {imported}"), [], read_outgoing)
+        self.all(&format!("SELECT {OUTGOING} FROM {KEPT_BACK} WHERE {imported}"), [], read_row)
     }
 
     /// How many sessions have at least one event.
     pub fn sessions_with_events(&self) -> Result<i64, Error> {
-        self.one("SELECT count(*) FROM session WHERE last_seq > 0", [], |row| row.get(0))
+        self.one("SELECT count(*) FROM session WHERE last_seq > 0", [], read_value)
     }
 
     /// What a backfill would send: everything there is, oldest first.
@@ -229,7 +273,7 @@ impl View<'_> {
                  ORDER BY ifnull(e.change, 9223372036854775807), e.session, e.seq LIMIT ?1"
             ),
             [limit],
-            read_outgoing,
+            read_row,
         )
     }
 }

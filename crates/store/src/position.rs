@@ -2,40 +2,36 @@
 
 use std::path::{Path, PathBuf};
 
-use rusqlite::params;
-
+use super::row::{insert, read_row, read_value};
 use super::spelling::{count, uncount};
 use super::{Error, FileId, Tx, View};
+use types::row;
+use types::row::RowColumns;
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position {
-    pub path: PathBuf,
-    pub offset: u64,
-    /// What the reader of lines needs to go on from here; only it knows what it means.
-    pub state: Vec<u8>,
-    pub unreadable: u64,
+row! {
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Position {
+        pub path: PathBuf as String => PathBuf::from,
+        pub offset: u64 as i64 => uncount,
+        /// What the reader of lines needs to go on from here; only it knows what it means.
+        pub state: Vec<u8>,
+        pub unreadable: u64 as i64 => uncount,
+    }
 }
 
 impl View<'_> {
     pub fn position(&self, file: FileId) -> Result<Option<Position>, Error> {
         self.maybe(
-            "SELECT path, offset, state, unreadable FROM position WHERE device = ?1 AND inode = ?2",
+            &Position::select("FROM position WHERE device = ?1 AND inode = ?2"),
             [file.device.cast_signed(), file.inode.cast_signed()],
-            |row| {
-                Ok(Position {
-                    path: row.get::<_, String>(0)?.into(),
-                    offset: uncount(row.get(1)?),
-                    state: row.get(2)?,
-                    unreadable: uncount(row.get(3)?),
-                })
-            },
+            read_row,
         )
     }
 
     /// How many files have been read, those in this folder left out.
     pub fn files_read(&self, outside: &Path) -> Result<u64, Error> {
         let sql = "SELECT count(*) FROM position WHERE substr(path, 1, length(?1)) <> ?1";
-        self.one(sql, [format!("{}/", outside.display())], |row| row.get(0).map(uncount))
+        self.one(sql, [format!("{}/", outside.display())], read_value).map(uncount)
     }
 
     /// Whether lines of this file could not be read. Files are looked up once per view: a list asks for many.
@@ -49,9 +45,9 @@ impl View<'_> {
 
     /// Files with lines that could not be read, and how many.
     pub fn unreadable(&self) -> Result<Vec<(PathBuf, u64)>, Error> {
-        self.all("SELECT path, unreadable FROM position WHERE unreadable > 0 ORDER BY path", [], |row| {
-            Ok((row.get::<_, String>(0)?.into(), uncount(row.get(1)?)))
-        })
+        let sql = "SELECT path, unreadable FROM position WHERE unreadable > 0 ORDER BY path";
+        let files: Vec<(String, i64)> = self.all(sql, [], read_row)?;
+        Ok(files.into_iter().map(|(path, lines)| (path.into(), uncount(lines))).collect())
     }
 }
 
@@ -64,17 +60,14 @@ impl Tx<'_> {
         state: &[u8],
         unreadable: u64,
     ) -> Result<(), Error> {
-        self.execute(
-            "INSERT OR REPLACE INTO position VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-            params![
-                file.device.cast_signed(),
-                file.inode.cast_signed(),
-                path.to_string_lossy(),
-                count(offset),
-                state,
-                count(unreadable)
-            ],
-        )
+        insert!(self, "INSERT OR REPLACE" into "position": {
+            device: file.device.cast_signed(),
+            inode: file.inode.cast_signed(),
+            path: path.to_string_lossy(),
+            offset: count(offset),
+            state,
+            unreadable: count(unreadable),
+        })
         .map(drop)
     }
 }

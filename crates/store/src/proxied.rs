@@ -1,16 +1,17 @@
 //! What the proxy adds to records: how it saw a call, further keys of a call, and the calls whose session is not known yet.
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
-use super::record::{RecordKind, read_tier, read_tokens};
+use super::record::RecordKind;
+use super::row::{insert, read_row, read_value};
 use super::spelling::{count, uncount};
 use super::{Error, SessionRow, Tx, View};
 use agents::meter::proxied::ProxiedCall;
-use agents::meter::record::{ApiError, Usage};
 use types::event::Source;
-use types::spelled;
+use types::row::RowColumns;
 use types::{AgentSessionId, Billing, CallKind, Pid, RunId, Timestamp, Tokens};
+use types::{row, spelled};
 
 spelled!(
     /// Who has seen a call.
@@ -23,22 +24,26 @@ spelled!(
     }
 );
 
-/// How the proxy saw a call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ProxyColumns {
-    pub kind: CallKind,
-    pub latency_ms: u64,
-    pub ttft_ms: Option<u64>,
-    /// Broken off before the answer's end: the numbers are the last known.
-    pub aborted: bool,
-    /// Counts from 1.
-    pub attempt: u32,
-    /// It waits to be matched with the transcript by its tokens and order.
-    #[serde(default)]
-    pub loose: bool,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub billing: Option<Billing>,
+row! {
+    /// How the proxy saw a call.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct ProxyColumns {
+        /// A newer codemie may know more kinds.
+        pub kind: CallKind = "call_kind" as String => |kind| CallKind::parse(&kind).unwrap_or(CallKind::Other),
+        pub latency_ms: u64 as Option<i64> => |ms| ms.map_or(0, uncount),
+        pub ttft_ms: Option<u64> as Option<i64> => |ms| ms.map(uncount),
+        /// Broken off before the answer's end: the numbers are the last known.
+        pub aborted: bool as Option<bool> => Option::unwrap_or_default,
+        /// Counts from 1.
+        pub attempt: u32 as Option<u32> => |attempt| attempt.unwrap_or(1),
+        /// It waits to be matched with the transcript by its tokens and order.
+        #[serde(default)]
+        pub loose: bool as Option<bool> => Option::unwrap_or_default,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        /// A kind that only a newer codemie knows is none.
+        pub billing: Option<Billing> as Option<String> => |kind| kind.and_then(|kind| Billing::parse(&kind)),
+    }
 }
 
 impl ProxyColumns {
@@ -55,79 +60,15 @@ impl ProxyColumns {
             billing: call.billing,
         }
     }
+}
 
-    /// `None` where the proxy has not seen the call.
-    pub(super) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<Option<Self>> {
-        let Some(kind) = row.get::<_, Option<String>>(first)? else { return Ok(None) };
-        let number = |at: usize| row.get::<_, Option<i64>>(first + at).map(|number| number.map(uncount));
-        Ok(Some(Self {
-            // A newer codemie may know more kinds.
-            kind: CallKind::parse(&kind).unwrap_or(CallKind::Other),
-            latency_ms: number(1)?.unwrap_or(0),
-            ttft_ms: number(2)?,
-            aborted: row.get::<_, Option<bool>>(first + 3)?.unwrap_or(false),
-            attempt: row.get::<_, Option<u32>>(first + 4)?.unwrap_or(1),
-            loose: row.get::<_, Option<bool>>(first + 5)?.unwrap_or(false),
-            billing: billing(row, first + 6)?,
-        }))
+row! {
+    /// A waiting call, with its place in the inbox.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct WaitingCall {
+        pub n: i64,
+        pub call: ProxiedCall [row],
     }
-}
-
-/// In the order of [`ProxyColumns::read`].
-pub(super) const COLUMNS: &str = "call_kind, latency_ms, ttft_ms, aborted, attempt, loose, billing";
-
-/// A kind that only a newer codemie knows is none.
-pub(super) fn billing(row: &Row<'_>, at: usize) -> rusqlite::Result<Option<Billing>> {
-    Ok(row.get_ref(at)?.as_str_or_null()?.and_then(Billing::parse))
-}
-
-/// A waiting call, with its place in the inbox.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WaitingCall {
-    pub n: i64,
-    pub call: ProxiedCall,
-}
-
-const WAITING: &str = "n, agent, key, keyed, at, run, conversation, subagent, call_kind, latency_ms, ttft_ms, aborted, \
-     attempt, model, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning, fast, request_id, \
-     error_status, error_kind, billing";
-
-fn read_waiting(row: &Row<'_>) -> rusqlite::Result<WaitingCall> {
-    let usage = match row.get::<_, Option<String>>(13)? {
-        Some(model) => Some(Usage {
-            model,
-            tokens: read_tokens(row, 14)?,
-            tier: read_tier(row.get(20)?),
-            request_id: row.get(21)?,
-        }),
-        None => None,
-    };
-    let error = match row.get::<_, Option<String>>(23)? {
-        Some(kind) => Some(ApiError { status: row.get(22)?, kind }),
-        None => None,
-    };
-    Ok(WaitingCall {
-        n: row.get(0)?,
-        call: ProxiedCall {
-            agent: row.get(1)?,
-            key: row.get(2)?,
-            keyed: row.get(3)?,
-            at: row.get(4)?,
-            run: row.get(5)?,
-            conversation: row.get(6)?,
-            subagent: row.get(7)?,
-            kind: CallKind::parse(row.get_ref(8)?.as_str()?).unwrap_or(CallKind::Other),
-            latency_ms: uncount(row.get(9)?),
-            ttft_ms: row.get::<_, Option<i64>>(10)?.map(uncount),
-            aborted: row.get(11)?,
-            attempt: row.get(12)?,
-            billing: billing(row, 24)?,
-            usage,
-            error,
-            // Noted when the call began to wait.
-            unread: false,
-        },
-    })
 }
 
 /// Equal in every count.
@@ -141,30 +82,28 @@ impl View<'_> {
         conversation: &AgentSessionId,
     ) -> Result<Vec<WaitingCall>, Error> {
         self.all(
-            &format!(
-                "SELECT {WAITING} FROM proxied_call WHERE agent = ?1 AND conversation = ?2 ORDER BY at, n"
-            ),
+            &WaitingCall::select("FROM proxied_call WHERE agent = ?1 AND conversation = ?2 ORDER BY at, n"),
             params![agent, conversation],
-            read_waiting,
+            read_row,
         )
     }
 
     /// Those that name no conversation, of the runs that were in a session.
     pub fn waiting_calls_of_runs(&self, session: i64) -> Result<Vec<WaitingCall>, Error> {
         self.all(
-            &format!(
-                "SELECT {WAITING} FROM proxied_call WHERE conversation IS NULL AND run IN
+            &WaitingCall::select(
+                "FROM proxied_call WHERE conversation IS NULL AND run IN
                    (SELECT r.id FROM run r JOIN stay y ON y.run = r.n WHERE y.session = ?1)
-                 ORDER BY at, n"
+                 ORDER BY at, n",
             ),
             [session],
-            read_waiting,
+            read_row,
         )
     }
 
     pub fn waiting_call(&self, agent: &str, key: &str) -> Result<Option<WaitingCall>, Error> {
-        let sql = format!("SELECT {WAITING} FROM proxied_call WHERE agent = ?1 AND key = ?2");
-        self.maybe(&sql, [agent, key], read_waiting)
+        let sql = WaitingCall::select("FROM proxied_call WHERE agent = ?1 AND key = ?2");
+        self.maybe(&sql, [agent, key], read_row)
     }
 
     /// The conversations that a run's proxy was asked in, each with the process that asked, as far as they were no known sessions.
@@ -172,18 +111,18 @@ impl View<'_> {
         self.all(
             "SELECT c.conversation, c.pid FROM caller c JOIN run r ON r.n = c.run WHERE r.id = ?1",
             [run],
-            |row| Ok((row.get(0)?, Pid(row.get(1)?))),
+            read_row,
         )
     }
 
     /// How many calls the proxy saw whose session is not known, and when the first of them was made.
     pub fn waiting_count(&self) -> Result<(i64, Option<Timestamp>), Error> {
-        self.one("SELECT count(*), min(at) FROM proxied_call", [], |row| Ok((row.get(0)?, row.get(1)?)))
+        self.one("SELECT count(*), min(at) FROM proxied_call", [], read_row)
     }
 
     /// The same of one run.
     pub fn waiting_count_of_run(&self, run: RunId) -> Result<i64, Error> {
-        self.one("SELECT count(*) FROM proxied_call WHERE run = ?1", [run], |row| row.get(0))
+        self.one("SELECT count(*) FROM proxied_call WHERE run = ?1", [run], read_value)
     }
 
     /// The session that a run was in at a time: it comes to one a little before that is noticed.
@@ -196,7 +135,7 @@ impl View<'_> {
         let session: Option<i64> = self.maybe(
             "SELECT session FROM stay WHERE run = ?1 AND since <= ?2 ORDER BY since DESC LIMIT 1",
             params![run, at.0.saturating_add(noticed_within)],
-            |row| row.get(0),
+            read_value,
         )?;
         session.map(|n| self.session_number(n)).transpose().map(Option::flatten)
     }
@@ -219,7 +158,7 @@ impl View<'_> {
                  ORDER BY at, n LIMIT 1"
             ),
             same_tokens(session, tokens, by),
-            |row| row.get(0),
+            read_value,
         )
     }
 
@@ -231,7 +170,7 @@ impl View<'_> {
                  ORDER BY at, n LIMIT 1"
             ),
             same_tokens(session, tokens, from),
-            |row| row.get(0),
+            read_value,
         )
     }
 
@@ -248,7 +187,7 @@ impl View<'_> {
                AND ifnull(error_status = ?2, true) AND at + ifnull(latency_ms, 0) BETWEEN ?3 AND ?4
              ORDER BY at DESC, n DESC LIMIT 1",
             params![session, status, from, by],
-            |row| row.get(0),
+            read_value,
         )
     }
 
@@ -265,7 +204,7 @@ impl View<'_> {
                AND ifnull(error_status = ?2, true) AND at BETWEEN ?3 AND ?4
              ORDER BY at, n LIMIT 1",
             params![session, status, from, by],
-            |row| row.get(0),
+            read_value,
         )
     }
 
@@ -281,9 +220,8 @@ impl View<'_> {
 
     /// How many calls the proxy saw whose usage it could not read in full, and when the last of them was made.
     pub fn unread_usage(&self) -> Result<(u64, Option<Timestamp>), Error> {
-        self.one("SELECT count(*), max(at) FROM unread_usage", [], |row| {
-            Ok((uncount(row.get(0)?), row.get(1)?))
-        })
+        let (calls, last) = self.one("SELECT count(*), max(at) FROM unread_usage", [], read_row)?;
+        Ok((uncount(calls), last))
     }
 
     /// How many calls of a session are such.
@@ -294,8 +232,9 @@ impl View<'_> {
                AND (r.key = u.key OR r.n = (SELECT a.record FROM record_alias a
                  WHERE a.agent = u.agent AND a.kind = 'usage' AND a.key = u.key))",
             [session],
-            |row| row.get(0).map(uncount),
+            read_value,
         )
+        .map(uncount)
     }
 
     /// Whether something of a session is kept back until a backfill.
@@ -338,11 +277,7 @@ impl Tx<'_> {
         key: &str,
         record: i64,
     ) -> Result<(), Error> {
-        self.execute(
-            "INSERT OR IGNORE INTO record_alias (agent, kind, key, record) VALUES (?1, ?2, ?3, ?4)",
-            params![agent, kind, key, record],
-        )
-        .map(drop)
+        insert!(self, "INSERT OR IGNORE" into "record_alias": { agent, kind, key, record }).map(drop)
     }
 
     /// Notes who has seen a record by now. It waits for no match any more.
@@ -381,50 +316,40 @@ impl Tx<'_> {
 
     /// Marks a call as one whose usage could not be read in full.
     pub fn note_unread_usage(&self, call: &ProxiedCall) -> Result<(), Error> {
-        self.execute(
-            "INSERT OR IGNORE INTO unread_usage (agent, key, at) VALUES (?1, ?2, ?3)",
-            params![call.agent, call.key, call.at],
-        )
-        .map(drop)
+        insert!(self, "INSERT OR IGNORE" into "unread_usage": { agent: call.agent, key: call.key, at: call.at })
+            .map(drop)
     }
 
     pub fn keep_waiting(&self, call: &ProxiedCall) -> Result<(), Error> {
         let usage = call.usage.as_ref();
         let tokens = usage.map(|usage| usage.tokens);
         let number = |of: fn(&Tokens) -> u64| tokens.as_ref().map(|tokens| count(of(tokens)));
-        self.execute(
-            "INSERT OR REPLACE INTO proxied_call (agent, key, keyed, at, run, conversation, subagent, call_kind, latency_ms,
-               ttft_ms, aborted, attempt, model, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning,
-               fast, request_id, error_status, error_kind, billing)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22,
-               ?23, ?24)",
-            params![
-                call.agent,
-                call.key,
-                call.keyed,
-                call.at,
-                call.run,
-                call.conversation,
-                call.subagent,
-                call.kind,
-                count(call.latency_ms),
-                call.ttft_ms.map(count),
-                call.aborted,
-                call.attempt,
-                usage.map(|usage| usage.model.as_str()),
-                number(|tokens| tokens.input),
-                number(|tokens| tokens.output),
-                number(|tokens| tokens.cache_read),
-                number(|tokens| tokens.cache_write_5m),
-                number(|tokens| tokens.cache_write_1h),
-                number(|tokens| tokens.reasoning),
-                usage.map(|usage| usage.tier.number()),
-                usage.and_then(|usage| usage.request_id.as_deref()),
-                call.error.as_ref().and_then(|error| error.status),
-                call.error.as_ref().map(|error| error.kind.as_str()),
-                call.billing,
-            ],
-        )
+        insert!(self, "INSERT OR REPLACE" into "proxied_call": {
+            agent: call.agent,
+            key: call.key,
+            keyed: call.keyed,
+            at: call.at,
+            run: call.run,
+            conversation: call.conversation,
+            subagent: call.subagent,
+            call_kind: call.kind,
+            latency_ms: count(call.latency_ms),
+            ttft_ms: call.ttft_ms.map(count),
+            aborted: call.aborted,
+            attempt: call.attempt,
+            model: usage.map(|usage| usage.model.as_str()),
+            input: number(|tokens| tokens.input),
+            output: number(|tokens| tokens.output),
+            cache_read: number(|tokens| tokens.cache_read),
+            cache_write_5m: number(|tokens| tokens.cache_write_5m),
+            cache_write_1h: number(|tokens| tokens.cache_write_1h),
+            reasoning: number(|tokens| tokens.reasoning),
+            fast: usage.map(|usage| usage.tier.number()),
+            request_id: usage.and_then(|usage| usage.request_id.as_deref()),
+            error_status: call.error.as_ref().and_then(|error| error.status),
+            error_kind: call.error.as_ref().map(|error| error.kind.as_str()),
+            billing: call.billing,
+        })
         .map(drop)
     }
 

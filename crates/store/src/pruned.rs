@@ -3,16 +3,19 @@
 
 use rusqlite::params;
 
+use super::row::read_row;
 use super::{Error, SessionRow, Tx, View};
-use types::AgentSessionId;
-use types::Timestamp;
+use types::row::RowColumns;
+use types::{AgentSessionId, Timestamp, row};
 
-/// The fields that are kept of a pruned session besides its calls.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct PrunedSession {
-    pub name: String,
-    pub project: Option<String>,
-    pub started_at: Timestamp,
+row! {
+    /// The fields that are kept of a pruned session besides its calls.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct PrunedSession {
+        pub name: String,
+        pub project: Option<String>,
+        pub started_at: Timestamp,
+    }
 }
 
 impl View<'_> {
@@ -23,10 +26,11 @@ impl View<'_> {
         agent_session: &AgentSessionId,
     ) -> Result<Option<PrunedSession>, Error> {
         self.maybe(
-            "SELECT name, project, started_at FROM pruned_session WHERE agent = ?1 AND agent_session = ?2
-             ORDER BY started_at DESC LIMIT 1",
+            &PrunedSession::select(
+                "FROM pruned_session WHERE agent = ?1 AND agent_session = ?2 ORDER BY started_at DESC LIMIT 1",
+            ),
             params![agent, agent_session],
-            |row| Ok(PrunedSession { name: row.get(0)?, project: row.get(1)?, started_at: row.get(2)? }),
+            read_row,
         )
     }
 

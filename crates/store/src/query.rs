@@ -3,8 +3,9 @@
 use rusqlite::types::Value;
 use rusqlite::{params, params_from_iter};
 
-use super::session_row::{COLUMNS, read};
+use super::row::{read_row, read_value};
 use super::{Error, Phase, SessionRow, Tx, View};
+use types::row::RowColumns;
 use types::{EndReason, Status, Timestamp};
 
 /// Which sessions a list shows, and in which order. The default is all that are not archived, the last used first.
@@ -81,7 +82,7 @@ pub enum Sort {
 }
 
 /// The last activity in the session `s`; there is an index of it.
-pub(super) const ACTIVITY: &str = "max(s.started_at, ifnull(s.ended_at, 0), ifnull(s.active_at, 0))";
+const ACTIVITY: &str = "max(s.started_at, ifnull(s.ended_at, 0), ifnull(s.active_at, 0))";
 
 impl Sort {
     /// Of the session `s`.
@@ -154,21 +155,15 @@ impl View<'_> {
     /// The sessions that have each of the words in what people know them by. Not in SQL, which knows the cases of ASCII alone.
     fn with_words(&self, words: &[String]) -> Result<Vec<i64>, Error> {
         let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
-        let known = self.all(
-            "SELECT n, name, title, project, branch, (SELECT group_concat(tag, char(10)) FROM tag WHERE session = n)
+        let known: Vec<(i64, String)> = self.all(
+            "SELECT n, concat_ws(char(10), name, title, project, branch,
+               (SELECT group_concat(tag, char(10)) FROM tag WHERE session = n))
              FROM session",
             [],
-            |row| {
-                let mut text = row.get::<_, String>(1)?;
-                for column in 2..=5 {
-                    text.push('\n');
-                    text += &row.get::<_, Option<String>>(column)?.unwrap_or_default();
-                }
-                Ok((row.get::<_, i64>(0)?, text.to_lowercase()))
-            },
+            read_row,
         )?;
-        let matching =
-            known.into_iter().filter(|(_, text)| words.iter().all(|word| text.contains(word.as_str())));
+        let known = known.into_iter().map(|(n, text)| (n, text.to_lowercase()));
+        let matching = known.filter(|(_, text)| words.iter().all(|word| text.contains(word.as_str())));
         Ok(matching.map(|(n, _)| n).collect())
     }
 
@@ -182,18 +177,21 @@ impl View<'_> {
         let Condition { sql, values } = self.condition(filter)?;
         let (order, most) = (filter.sort.order(), i64::try_from(most).unwrap_or(i64::MAX));
         self.all(
-            &format!("SELECT {COLUMNS} FROM session s WHERE {sql} ORDER BY {order} LIMIT {most}"),
+            &SessionRow::select(&format!("FROM session s WHERE {sql} ORDER BY {order} LIMIT {most}")),
             params_from_iter(values),
-            read,
+            read_row,
         )
     }
 
     /// How many a list would show.
     pub fn count(&self, filter: &Filter) -> Result<usize, Error> {
         let Condition { sql, values } = self.condition(filter)?;
-        self.one(&format!("SELECT count(*) FROM session s WHERE {sql}"), params_from_iter(values), |row| {
-            row.get::<_, i64>(0).map(|count| usize::try_from(count).unwrap_or_default())
-        })
+        let count: i64 = self.one(
+            &format!("SELECT count(*) FROM session s WHERE {sql}"),
+            params_from_iter(values),
+            read_value,
+        )?;
+        Ok(usize::try_from(count).unwrap_or_default())
     }
 
     /// The values that sessions have in one of their columns, the last used first, so many of them.
@@ -212,36 +210,34 @@ impl View<'_> {
                 "SELECT {from} WHERE label <> '' GROUP BY label ORDER BY max({ACTIVITY}) DESC, label LIMIT {most}"
             ),
             [],
-            |row| row.get(0),
+            read_value,
         )
     }
 
     pub fn sessions_named(&self, name: &str) -> Result<Vec<SessionRow>, Error> {
-        let numbers = self.all("SELECT n FROM session WHERE name = ?1", [name], |row| row.get(0))?;
+        let numbers = self.all("SELECT n FROM session WHERE name = ?1", [name], read_value)?;
         self.sessions_numbered(numbers)
     }
 
     /// Of any agent.
     pub fn sessions_of_agent_session(&self, id: &str) -> Result<Vec<SessionRow>, Error> {
         self.all(
-            &format!("SELECT {COLUMNS} FROM session s WHERE s.agent_session = ?1 ORDER BY s.n"),
+            &SessionRow::select("FROM session s WHERE s.agent_session = ?1 ORDER BY s.n"),
             [id],
-            read,
+            read_row,
         )
     }
 
     /// Sessions one of whose ids, or whose name, begins so.
     pub fn sessions_with_prefix(&self, prefix: &str) -> Result<Vec<SessionRow>, Error> {
         self.all(
-            &format!(
-                "SELECT {COLUMNS} FROM session s
+            &SessionRow::select("FROM session s
                  WHERE substr(s.id, 1, length(?1)) = lower(?1) OR substr(s.agent_session, 1, length(?1)) = ?1
                     OR substr(s.name, 1, length(?1)) = ?1
                     OR EXISTS (SELECT 1 FROM alias a WHERE a.session = s.n AND substr(a.id, 1, length(?1)) = ?1)
-                 ORDER BY s.n"
-            ),
+                 ORDER BY s.n"),
             [prefix],
-            read,
+            read_row,
         )
     }
 
@@ -251,7 +247,7 @@ impl View<'_> {
         at: Timestamp,
         in_background: Timestamp,
     ) -> Result<Vec<SessionRow>, Error> {
-        let numbers = self.all(BROKEN_OFF, [at, in_background], |row| row.get(0))?;
+        let numbers = self.all(BROKEN_OFF, [at, in_background], read_value)?;
         let mut rows = self.sessions_numbered(numbers)?;
         rows.retain(|row| {
             row.phase == Phase::Closed && row.agent_session.is_some() && row.imported_from.is_none()
@@ -266,8 +262,7 @@ impl View<'_> {
     }
 
     pub fn unpublished(&self) -> Result<Vec<SessionRow>, Error> {
-        let numbers =
-            self.all("SELECT n FROM session WHERE unpublished = 1 ORDER BY n", [], |row| row.get(0))?;
+        let numbers = self.all("SELECT n FROM session WHERE unpublished = 1 ORDER BY n", [], read_value)?;
         self.sessions_numbered(numbers)
     }
 
@@ -278,15 +273,15 @@ impl View<'_> {
         // A range is found by its numbers; an OR would go through the whole table for each session that leaves.
         let (first, last) = only.map_or((i64::MIN, i64::MAX), |n| (n, n));
         self.all(
-            &format!(
-                "SELECT {COLUMNS} FROM session s WHERE s.phase = 'closed' AND s.ended_at < ?1 AND s.n BETWEEN ?2 AND ?3
+            &SessionRow::select(
+                "FROM session s WHERE s.phase = 'closed' AND s.ended_at < ?1 AND s.n BETWEEN ?2 AND ?3
                    AND (s.local_only = 1 OR NOT EXISTS (SELECT 1 FROM event e
                      WHERE e.session = s.n AND (e.change > (SELECT min(cursor) FROM sink) OR EXISTS (
                        SELECT 1 FROM letter l WHERE l.event = e.n AND l.fate IN ('deferred', 'dead')))))
-                 ORDER BY s.ended_at"
+                 ORDER BY s.ended_at",
             ),
             params![before, first, last],
-            read,
+            read_row,
         )
     }
 }

@@ -1,83 +1,52 @@
 //! The limits that agents' APIs report: the last report of each, those that became events, and what each session saw.
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 
+use super::row::{insert, read_keyed, read_row};
 use super::{Error, Tx, View};
 use agents::meter::quota::QuotaReport;
-use types::event::Source;
-use types::{Timestamp, Utilization};
+use types::row::RowColumns;
+use types::{Timestamp, Utilization, row};
 
-/// The last report of a limit.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotaRow {
-    pub agent: String,
-    pub at: Timestamp,
-    pub report: QuotaReport,
-    /// When the last report was made that became an event.
-    pub event_at: Timestamp,
+row! {
+    /// The last report of a limit.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct QuotaRow {
+        pub agent: String,
+        pub at: Timestamp,
+        pub report: QuotaReport [row],
+        /// When the last report was made that became an event.
+        pub event_at: Timestamp,
+    }
 }
 
-/// What a session saw of one window, from its first report to its last.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotaUseRow {
-    pub provider: String,
-    pub window: String,
-    /// Counts the windows of this name that the session saw.
-    pub period: i64,
-    pub first: Utilization,
-    pub first_at: Timestamp,
-    pub last: Utilization,
-    pub last_at: Timestamp,
-    pub resets_at: Option<Timestamp>,
+row! {
+    /// What a session saw of one window, from its first report to its last.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct QuotaUseRow {
+        pub provider: String,
+        pub window: String,
+        /// Counts the windows of this name that the session saw.
+        pub period: i64,
+        pub first: Utilization,
+        pub first_at: Timestamp,
+        pub last: Utilization,
+        pub last_at: Timestamp,
+        pub resets_at: Option<Timestamp>,
+    }
 }
-
-fn read_utilization(row: &Row<'_>, at: usize) -> rusqlite::Result<Utilization> {
-    row.get::<_, u32>(at).map(Utilization::of_millionths)
-}
-
-/// `provider, window, utilization, resets_at, source`, from a column on.
-fn read_report(row: &Row<'_>, first: usize) -> rusqlite::Result<QuotaReport> {
-    Ok(QuotaReport {
-        provider: row.get(first)?,
-        window: row.get(first + 1)?,
-        utilization: read_utilization(row, first + 2)?,
-        resets_at: row.get(first + 3)?,
-        source: Source::parse(row.get_ref(first + 4)?.as_str()?).unwrap_or(Source::Transcript),
-    })
-}
-
-fn read_quota(row: &Row<'_>) -> rusqlite::Result<QuotaRow> {
-    Ok(QuotaRow { agent: row.get(0)?, at: row.get(1)?, event_at: row.get(2)?, report: read_report(row, 3)? })
-}
-
-const QUOTA: &str = "agent, at, event_at, provider, window, utilization, resets_at, source";
-
-fn read_use(row: &Row<'_>) -> rusqlite::Result<QuotaUseRow> {
-    Ok(QuotaUseRow {
-        provider: row.get(0)?,
-        window: row.get(1)?,
-        period: row.get(2)?,
-        first: read_utilization(row, 3)?,
-        first_at: row.get(4)?,
-        last: read_utilization(row, 5)?,
-        last_at: row.get(6)?,
-        resets_at: row.get(7)?,
-    })
-}
-
-const USE: &str = "provider, window, period, first, first_at, last, last_at, resets_at";
 
 impl View<'_> {
     /// The last report of each limit there is.
     pub fn quotas(&self) -> Result<Vec<QuotaRow>, Error> {
-        self.all(&format!("SELECT {QUOTA} FROM quota ORDER BY agent, provider, window"), [], read_quota)
+        self.all(&QuotaRow::select("FROM quota ORDER BY agent, provider, window"), [], read_row)
     }
 
     pub fn quota(&self, agent: &str, provider: &str, window: &str) -> Result<Option<QuotaRow>, Error> {
         self.maybe(
-            &format!("SELECT {QUOTA} FROM quota WHERE agent = ?1 AND provider = ?2 AND window = ?3"),
+            &QuotaRow::select("FROM quota WHERE agent = ?1 AND provider = ?2 AND window = ?3"),
             [agent, provider, window],
-            read_quota,
+            read_row,
         )
     }
 
@@ -90,19 +59,22 @@ impl View<'_> {
         since: Timestamp,
     ) -> Result<Vec<(Timestamp, QuotaReport)>, Error> {
         self.all(
-            "SELECT at, provider, window, utilization, resets_at, source FROM quota_report
-             WHERE agent = ?1 AND provider = ?2 AND window = ?3 AND at >= ?4 ORDER BY at, n",
+            &format!(
+                "SELECT at, {} FROM quota_report
+                 WHERE agent = ?1 AND provider = ?2 AND window = ?3 AND at >= ?4 ORDER BY at, n",
+                QuotaReport::COLUMNS
+            ),
             params![agent, provider, window, since],
-            |row| Ok((row.get(0)?, read_report(row, 1)?)),
+            read_keyed,
         )
     }
 
     /// What a session saw of each window, in order.
     pub fn quota_uses(&self, session: i64) -> Result<Vec<QuotaUseRow>, Error> {
         self.all(
-            &format!("SELECT {USE} FROM quota_use WHERE session = ?1 ORDER BY provider, window, period"),
+            &QuotaUseRow::select("FROM quota_use WHERE session = ?1 ORDER BY provider, window, period"),
             [session],
-            read_use,
+            read_row,
         )
     }
 
@@ -113,12 +85,12 @@ impl View<'_> {
         window: &str,
     ) -> Result<Option<QuotaUseRow>, Error> {
         self.maybe(
-            &format!(
-                "SELECT {USE} FROM quota_use WHERE session = ?1 AND provider = ?2 AND window = ?3
-                 ORDER BY period DESC LIMIT 1"
+            &QuotaUseRow::select(
+                "FROM quota_use WHERE session = ?1 AND provider = ?2 AND window = ?3
+                 ORDER BY period DESC LIMIT 1",
             ),
             params![session, provider, window],
-            read_use,
+            read_row,
         )
     }
 
@@ -138,7 +110,7 @@ impl View<'_> {
                 super::total::sum("r.input + r.output + r.cache_read + r.cache_write_5m + r.cache_write_1h")
             ),
             params![agent, from, to],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            read_row,
         )
     }
 }
@@ -152,21 +124,8 @@ impl Tx<'_> {
         report: &QuotaReport,
         event_at: Timestamp,
     ) -> Result<(), Error> {
-        self.execute(
-            "INSERT OR REPLACE INTO quota (agent, provider, window, at, utilization, resets_at, source, event_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            params![
-                agent,
-                report.provider,
-                report.window,
-                at,
-                report.utilization.millionths(),
-                report.resets_at,
-                report.source,
-                event_at
-            ],
-        )
-        .map(drop)
+        let QuotaReport { provider, window, utilization, resets_at, source } = report;
+        insert!(self, "INSERT OR REPLACE" into "quota": { agent, provider, window, at, utilization, resets_at, source, event_at }).map(drop)
     }
 
     pub fn add_quota_report(
@@ -176,21 +135,9 @@ impl Tx<'_> {
         at: Timestamp,
         report: &QuotaReport,
     ) -> Result<(), Error> {
-        self.execute(
-            "INSERT INTO quota_report (agent, provider, window, at, utilization, resets_at, source, session)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-            params![
-                agent,
-                report.provider,
-                report.window,
-                at,
-                report.utilization.millionths(),
-                report.resets_at,
-                report.source,
-                session
-            ],
-        )
-        .map(drop)
+        let QuotaReport { provider, window, utilization, resets_at, source } = report;
+        insert!(self, "quota_report": { agent, provider, window, at, utilization, resets_at, source, session })
+            .map(drop)
     }
 
     /// Notes that a session has seen so much of a window; `period` counts the windows of this name.
@@ -211,7 +158,7 @@ impl Tx<'_> {
                 report.provider,
                 report.window,
                 period,
-                report.utilization.millionths(),
+                report.utilization,
                 at,
                 report.resets_at
             ],

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
-use super::proxied::{self, ProxyColumns, Seen};
+use super::proxied::{ProxyColumns, Seen};
+use super::row::{insert, read_row, read_value};
 use super::spelling::{count, uncount};
 use super::{Error, Tx, View};
 use agents::meter::record::{ApiError, Fact, LONGEST_KEY, Record, Tool, Usage};
@@ -15,8 +16,9 @@ use types::PicoDollars;
 use types::SessionId;
 use types::Timestamp;
 use types::event::Source;
-use types::spelled;
+use types::row::RowColumns;
 use types::{MAX_COUNT, Tokens, ToolKind};
+use types::{row, spelled};
 
 /// A record with what it cost.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -56,50 +58,55 @@ impl RecordKind {
     }
 }
 
-/// The record already stored under a key, as far as a revision needs it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct StoredRecord {
-    pub n: i64,
-    pub session: i64,
-    /// All zero for what is no API call.
-    pub tokens: Tokens,
-    pub cost: Option<PicoDollars>,
-    pub seen: Seen,
-    /// Whose numbers they are.
-    pub source: Source,
+row! {
+    /// The record already stored under a key, as far as a revision needs it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct StoredRecord {
+        pub n: i64,
+        pub session: i64,
+        /// All zero for what is no API call.
+        pub tokens: Tokens [row],
+        pub cost: Option<PicoDollars>,
+        pub seen: Seen as Option<Seen> => Option::unwrap_or_default,
+        /// Whose numbers they are.
+        pub source: Source as Option<Source> => |source| source.unwrap_or(Source::Transcript),
+    }
 }
 
-/// A record as the database holds it, for taking elsewhere.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct RecordRow {
-    pub kind: RecordKind,
-    pub key: String,
-    pub at: Timestamp,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub subagent: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub usage: Option<UsageColumns>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tool: Option<ToolColumns>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub error: Option<ErrorColumns>,
-    #[serde(default, skip_serializing_if = "is_transcript")]
-    pub seen: Seen,
-    /// `None`: the numbers are the transcript's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub source: Option<Source>,
-    /// How the proxy saw it, if it did.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub proxy: Option<ProxyColumns>,
-    /// The branch that was checked out when the call was made, and the first 12 digits of its commit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub branch: Option<String>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub head: Option<String>,
-    /// Further keys of the same thing.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub aliases: Vec<String>,
+row! {
+    /// A record as the database holds it, for taking elsewhere.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct RecordRow from "r" {
+        pub kind: RecordKind,
+        pub key: String,
+        pub at: Timestamp,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub subagent: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub usage: Option<UsageColumns> [row],
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub tool: Option<ToolColumns> [row],
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub error: Option<ErrorColumns> [row],
+        #[serde(default, skip_serializing_if = "is_transcript")]
+        pub seen: Seen as Option<Seen> => Option::unwrap_or_default,
+        /// `None`: the numbers are the transcript's.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub source: Option<Source>,
+        /// How the proxy saw it, if it did.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub proxy: Option<ProxyColumns> [row],
+        /// The branch that was checked out when the call was made, and the first 12 digits of its commit.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub branch: Option<String>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        pub head: Option<String>,
+        /// Further keys of the same thing.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        pub aliases: Vec<String> = "(SELECT json_group_array(a.key) FROM record_alias a WHERE a.record = r.n)"
+            as String => |keys| serde_json::from_str(&keys).unwrap_or_default(),
+    }
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
@@ -165,112 +172,46 @@ const MOST_ALIASES: usize = 16;
 /// A hundred thousand dollars: no call costs as much, and all that a store can hold of them fits a sum.
 const MOST_OF_A_CALL: PicoDollars = PicoDollars(100_000 * 1_000_000_000_000);
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct UsageColumns {
-    pub model: String,
-    pub tokens: Tokens,
-    #[serde(flatten)]
-    pub tier: Tier,
-    pub request_id: Option<String>,
-    pub cost: Option<PicoDollars>,
-    pub prices: Option<String>,
+row! {
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct UsageColumns from "r" {
+        pub model: String,
+        pub tokens: Tokens [row],
+        #[serde(flatten)]
+        /// The column is called `fast`: a codemie that knows no other tiers reads every number but zero as fast. It prices nothing
+        /// by that, the cost is stored beside it.
+        pub tier: Tier = "r.fast" as Option<i64> => Tier::stored,
+        pub request_id: Option<String>,
+        pub cost: Option<PicoDollars>,
+        pub prices: Option<String>,
+    }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ToolColumns {
-    pub name: String,
-    pub ok: bool,
-    pub kind: ToolKind,
-    pub file: Option<String>,
-    pub lines_added: u64,
-    pub lines_removed: u64,
+row! {
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct ToolColumns from "r" {
+        pub name: String = "r.tool",
+        pub ok: bool,
+        pub kind: ToolKind = "r.tool_kind",
+        pub file: Option<String>,
+        pub lines_added: u64 as i64 => uncount,
+        pub lines_removed: u64 as i64 => uncount,
+    }
 }
 
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ErrorColumns {
-    pub status: Option<u16>,
-    pub kind: String,
-}
-
-fn read_row(row: &Row<'_>) -> rusqlite::Result<RecordRow> {
-    let kind: RecordKind = row.get(0)?;
-    Ok(RecordRow {
-        kind,
-        key: row.get(1)?,
-        at: row.get(2)?,
-        subagent: row.get(3)?,
-        usage: match kind {
-            RecordKind::Usage => Some(UsageColumns {
-                model: row.get(4)?,
-                tokens: read_tokens(row, 5)?,
-                tier: read_tier(row.get(11)?),
-                request_id: row.get(12)?,
-                cost: row.get(13)?,
-                prices: row.get(14)?,
-            }),
-            _ => None,
-        },
-        tool: match kind {
-            RecordKind::Tool => Some(ToolColumns {
-                name: row.get(15)?,
-                ok: row.get(16)?,
-                kind: row.get(17)?,
-                file: row.get(18)?,
-                lines_added: uncount(row.get(19)?),
-                lines_removed: uncount(row.get(20)?),
-            }),
-            _ => None,
-        },
-        error: match kind {
-            RecordKind::Error => Some(ErrorColumns { status: row.get(21)?, kind: row.get(22)? }),
-            _ => None,
-        },
-        seen: row.get::<_, Option<Seen>>(23)?.unwrap_or_default(),
-        source: row.get(24)?,
-        branch: row.get(25)?,
-        head: row.get(26)?,
-        proxy: ProxyColumns::read(row, 27)?,
-        aliases: serde_json::from_str(row.get_ref(34)?.as_str()?).unwrap_or_default(),
-    })
-}
-
-/// The column is called `fast`: a codemie that knows no other tiers reads every number but zero as fast. It prices nothing by
-/// that, the cost is stored beside it.
-pub(super) fn read_tier(column: Option<i64>) -> Tier {
-    u64::try_from(column.unwrap_or(0)).map_or(Tier::Unknown, Tier::numbered)
-}
-
-pub(super) fn read_tokens(row: &Row<'_>, first: usize) -> rusqlite::Result<Tokens> {
-    let number = |index: usize| row.get::<_, Option<i64>>(first + index).map(|n| uncount(n.unwrap_or(0)));
-    Ok(Tokens {
-        input: number(0)?,
-        output: number(1)?,
-        cache_read: number(2)?,
-        cache_write_5m: number(3)?,
-        cache_write_1h: number(4)?,
-        reasoning: number(5)?,
-    })
+row! {
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct ErrorColumns from "r" {
+        pub status: Option<u16> = "r.error_status",
+        pub kind: String = "r.error_kind",
+    }
 }
 
 /// The calls without a price, for `FROM`. The index is named because SQLite would as soon read all calls, by another one.
 pub(super) const UNPRICED: &str = "record INDEXED BY record_unpriced WHERE kind = 'usage' AND cost IS NULL";
-
-const STORED: &str =
-    "n, session, cost, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning, seen, source";
-
-fn read_stored(row: &Row<'_>) -> rusqlite::Result<StoredRecord> {
-    Ok(StoredRecord {
-        n: row.get(0)?,
-        session: row.get(1)?,
-        cost: row.get(2)?,
-        tokens: read_tokens(row, 3)?,
-        seen: row.get::<_, Option<Seen>>(9)?.unwrap_or_default(),
-        source: row.get::<_, Option<Source>>(10)?.unwrap_or(Source::Transcript),
-    })
-}
 
 impl View<'_> {
     /// Under its key or a further one.
@@ -281,45 +222,34 @@ impl View<'_> {
         key: &str,
     ) -> Result<Option<StoredRecord>, Error> {
         self.maybe(
-            &format!(
-                "SELECT {STORED} FROM record WHERE n = ifnull(
+            &StoredRecord::select(
+                "FROM record WHERE n = ifnull(
                    (SELECT n FROM record WHERE agent = ?1 AND kind = ?2 AND key = ?3),
-                   (SELECT record FROM record_alias WHERE agent = ?1 AND kind = ?2 AND key = ?3))"
+                   (SELECT record FROM record_alias WHERE agent = ?1 AND kind = ?2 AND key = ?3))",
             ),
             params![agent, kind, key],
-            read_stored,
-        )
-    }
-
-    pub fn stored_record_number(&self, n: i64) -> Result<Option<StoredRecord>, Error> {
-        self.maybe(&format!("SELECT {STORED} FROM record WHERE n = ?1"), [n], read_stored)
-    }
-
-    /// A session's records, in the order in which they came in.
-    pub fn records(&self, session: i64) -> Result<Vec<RecordRow>, Error> {
-        self.all(
-            &format!(
-                "SELECT kind, key, at, subagent, model, input, output, cache_read, cache_write_5m, cache_write_1h, reasoning,
-                   fast, request_id, cost, prices, tool, ok, tool_kind, file, lines_added, lines_removed, error_status,
-                   error_kind, seen, source, branch, head, {},
-                   (SELECT json_group_array(a.key) FROM record_alias a WHERE a.record = record.n)
-                 FROM record WHERE session = ?1 ORDER BY n",
-                proxied::COLUMNS
-            ),
-            [session],
             read_row,
         )
     }
 
+    pub fn stored_record_number(&self, n: i64) -> Result<Option<StoredRecord>, Error> {
+        self.maybe(&StoredRecord::select("FROM record WHERE n = ?1"), [n], read_row)
+    }
+
+    /// A session's records, in the order in which they came in.
+    pub fn records(&self, session: i64) -> Result<Vec<RecordRow>, Error> {
+        self.all(&RecordRow::select("FROM record r WHERE r.session = ?1 ORDER BY r.n"), [session], read_row)
+    }
+
     pub fn last_record_at(&self, session: i64) -> Result<Option<Timestamp>, Error> {
-        self.one("SELECT max(at) FROM record WHERE session = ?1", [session], |row| row.get(0))
+        self.one("SELECT max(at) FROM record WHERE session = ?1", [session], read_value)
     }
 
     pub fn unpriced_models(&self, session: i64) -> Result<Vec<String>, Error> {
         self.all(
             &format!("SELECT DISTINCT model FROM {UNPRICED} AND session = ?1 ORDER BY model"),
             [session],
-            |row| row.get(0),
+            read_value,
         )
     }
 
@@ -328,85 +258,67 @@ impl View<'_> {
         let counted = self.all(
             &format!("SELECT model, count(*) FROM {UNPRICED} AND session = ?1 GROUP BY model"),
             [session],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            read_row,
         )?;
         Ok(counted.into_iter().collect())
     }
 
     pub fn changed_files(&self, session: i64) -> Result<Vec<String>, Error> {
-        self.all("SELECT path FROM changed_file WHERE session = ?1 ORDER BY path", [session], |row| {
-            row.get(0)
-        })
+        self.all("SELECT path FROM changed_file WHERE session = ?1 ORDER BY path", [session], read_value)
     }
 }
 
 impl Tx<'_> {
     pub fn insert_record(&self, agent: &str, session: i64, priced: &Priced) -> Result<i64, Error> {
         let record = &priced.record;
-        let kind = RecordKind::of(&record.fact);
+        let (kind, key, at, subagent) =
+            (RecordKind::of(&record.fact), &record.key, record.at, &record.subagent);
         match &record.fact {
-            Fact::Usage(Usage { model, tokens, tier, request_id }) => self.execute(
-                "INSERT INTO record (agent, kind, key, session, at, subagent, model, input, output, cache_read,
-                   cache_write_5m, cache_write_1h, reasoning, fast, request_id, cost, prices)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17)",
-                params![
-                    agent,
-                    kind,
-                    record.key,
-                    session,
-                    record.at,
-                    record.subagent,
-                    model,
-                    count(tokens.input),
-                    count(tokens.output),
-                    count(tokens.cache_read),
-                    count(tokens.cache_write_5m),
-                    count(tokens.cache_write_1h),
-                    count(tokens.reasoning),
-                    tier.number(),
-                    request_id,
-                    priced.cost,
-                    priced.prices
-                ],
-            )?,
-            Fact::Tool(Tool { name, ok, kind: of_tool, file, further: _, lines_added, lines_removed }) => self.execute(
-                "INSERT INTO record (agent, kind, key, session, at, subagent, tool, tool_kind, ok, file, lines_added,
-                   lines_removed)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)",
-                params![
-                    agent,
-                    kind,
-                    record.key,
-                    session,
-                    record.at,
-                    record.subagent,
-                    name,
-                    of_tool,
-                    ok,
-                    file,
-                    count(*lines_added),
-                    count(*lines_removed)
-                ],
-            )?,
-            Fact::Prompt => self.execute(
-                "INSERT INTO record (agent, kind, key, session, at, subagent) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-                params![agent, kind, record.key, session, record.at, record.subagent],
-            )?,
-            Fact::Error(error) => self.execute(
-                "INSERT INTO record (agent, kind, key, session, at, subagent, error_status, error_kind)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)",
-                params![
-                    agent,
-                    kind,
-                    record.key,
-                    session,
-                    record.at,
-                    record.subagent,
-                    error.status,
-                    error.kind
-                ],
-            )?,
-        };
+            Fact::Usage(Usage { model, tokens, tier, request_id }) => insert!(self, "record": {
+                agent,
+                kind,
+                key,
+                session,
+                at,
+                subagent,
+                model,
+                input: count(tokens.input),
+                output: count(tokens.output),
+                cache_read: count(tokens.cache_read),
+                cache_write_5m: count(tokens.cache_write_5m),
+                cache_write_1h: count(tokens.cache_write_1h),
+                reasoning: count(tokens.reasoning),
+                fast: tier.number(),
+                request_id,
+                cost: priced.cost,
+                prices: priced.prices,
+            }),
+            Fact::Tool(tool) => insert!(self, "record": {
+                agent,
+                kind,
+                key,
+                session,
+                at,
+                subagent,
+                tool: tool.name,
+                tool_kind: tool.kind,
+                ok: tool.ok,
+                file: tool.file,
+                lines_added: count(tool.lines_added),
+                lines_removed: count(tool.lines_removed),
+            }),
+            Fact::Prompt => insert!(self, "record": { agent, kind, key, session, at, subagent }),
+            Fact::Error(error) => insert!(self, "record": {
+                agent,
+                kind,
+                key,
+                session,
+                at,
+                subagent,
+                error_status: error.status,
+                error_kind: error.kind,
+            }),
+        }?;
         Ok(self.last_inserted())
     }
 

@@ -6,10 +6,12 @@
 
 use std::time::Duration;
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 
+use super::row::{insert, read_keyed, read_row};
 use super::{Error, Realm, Tx, View};
-use types::{ProcessId, RunId, SessionId, Timestamp};
+use types::row::RowColumns;
+use types::{ProcessId, RunId, SessionId, Timestamp, row};
 
 /// How long a key is remembered.
 pub const REMEMBERED: Duration = Duration::from_hours(24);
@@ -30,19 +32,21 @@ pub struct NewRequest<'a> {
     pub session: Option<SessionId>,
 }
 
-/// A request as it was made, and how far it has come.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RequestRow {
-    pub content: String,
-    pub owner: ProcessId,
-    pub realm: Realm,
-    pub run: Option<RunId>,
-    pub session: Option<SessionId>,
-    /// How far it has come, in the words of its kind.
-    pub stage: String,
-    /// JSON; `None`: not answered, or never to be.
-    pub answer: Option<String>,
-    pub created_at: Timestamp,
+row! {
+    /// A request as it was made, and how far it has come.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct RequestRow {
+        pub content: String,
+        pub owner: ProcessId = "owner_pid, owner_start" [row],
+        pub realm: Realm [row],
+        pub run: Option<RunId>,
+        pub session: Option<SessionId>,
+        /// How far it has come, in the words of its kind.
+        pub stage: String,
+        /// JSON; `None`: not answered, or never to be.
+        pub answer: Option<String>,
+        pub created_at: Timestamp,
+    }
 }
 
 /// What a claim of a key leads to.
@@ -60,30 +64,16 @@ pub const PLACE: &str = "place";
 /// The stage of a request that was claimed and has not come any further.
 pub const CLAIMED: &str = "claimed";
 
-const COLUMNS: &str = "content, owner_pid, owner_start, boot, pids, run, session, stage, answer, created_at";
-
-fn read(row: &Row<'_>) -> rusqlite::Result<RequestRow> {
-    Ok(RequestRow {
-        content: row.get(0)?,
-        owner: ProcessId { pid: row.get(1)?, start: row.get(2)? },
-        realm: Realm { boot: row.get(3)?, pids: row.get(4)? },
-        run: row.get(5)?,
-        session: row.get(6)?,
-        stage: row.get(7)?,
-        answer: row.get(8)?,
-        created_at: row.get(9)?,
-    })
-}
-
 impl View<'_> {
     pub fn request(&self, kind: &str, key: &str) -> Result<Option<RequestRow>, Error> {
-        self.maybe(&format!("SELECT {COLUMNS} FROM request WHERE kind = ?1 AND key = ?2"), [kind, key], read)
+        self.maybe(&RequestRow::select("FROM request WHERE kind = ?1 AND key = ?2"), [kind, key], read_row)
     }
 
     /// All of a kind, each with its key.
     pub fn requests(&self, kind: &str) -> Result<Vec<(String, RequestRow)>, Error> {
-        let sql = format!("SELECT {COLUMNS}, key FROM request WHERE kind = ?1 ORDER BY created_at, key");
-        self.all(&sql, [kind], |row| Ok((row.get(10)?, read(row)?)))
+        let columns = RequestRow::COLUMNS;
+        let sql = format!("SELECT key, {columns} FROM request WHERE kind = ?1 ORDER BY created_at, key");
+        self.all(&sql, [kind], read_keyed)
     }
 }
 
@@ -96,23 +86,19 @@ impl Tx<'_> {
         if let Some(earlier) = self.request(request.kind, request.key)? {
             return Ok(Claim::Earlier(earlier));
         }
-        self.execute(
-            "INSERT INTO request (kind, key, content, owner_pid, owner_start, boot, pids, run, session, stage, created_at)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
-            params![
-                request.kind,
-                request.key,
-                request.content,
-                request.owner.pid,
-                request.owner.start,
-                request.realm.boot,
-                request.realm.pids,
-                request.run,
-                request.session,
-                CLAIMED,
-                at
-            ],
-        )?;
+        insert!(self, "request": {
+            kind: request.kind,
+            key: request.key,
+            content: request.content,
+            owner_pid: request.owner.pid,
+            owner_start: request.owner.start,
+            boot: request.realm.boot,
+            pids: request.realm.pids,
+            run: request.run,
+            session: request.session,
+            stage: CLAIMED,
+            created_at: at,
+        })?;
         Ok(Claim::New)
     }
 

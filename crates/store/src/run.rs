@@ -5,21 +5,23 @@ use std::ffi::{OsStr, OsString};
 use std::fs;
 use std::path::Path;
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
+use super::row::{insert, read_row, read_value};
 use super::{Error, Tx, View};
 use os::file::text_at_most;
-use types::RunId;
-use types::Timestamp;
-use types::{Pid, ProcessId, StartTime};
+use types::row::RowColumns;
+use types::{Pid, ProcessId, RunId, StartTime, Timestamp, row};
 
-/// Where a pid means something: since this boot, in this pid namespace. Another boot's process is gone; one of another
-/// namespace (a container sharing the home) cannot be judged from here.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Realm {
-    pub boot: String,
-    pub pids: String,
+row! {
+    /// Where a pid means something: since this boot, in this pid namespace. Another boot's process is gone; one of another
+    /// namespace (a container sharing the home) cannot be judged from here.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Realm {
+        pub boot: String,
+        pub pids: String,
+    }
 }
 
 impl Realm {
@@ -37,6 +39,10 @@ impl Realm {
 pub struct Surroundings(BTreeMap<String, Option<String>>);
 
 impl Surroundings {
+    fn noted(json: Option<String>) -> Self {
+        json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
+    }
+
     /// A value that is not UTF-8 is left out; a recovery then reads the variable from its own environment.
     pub fn note(&mut self, name: &str, value: Option<&OsStr>) {
         match value.map(OsStr::to_str) {
@@ -61,20 +67,22 @@ pub struct NewRun {
     pub proxied: bool,
 }
 
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RunRow {
-    pub n: i64,
-    pub id: RunId,
-    pub realm: Realm,
-    pub wrapper: ProcessId,
-    pub agent: Option<Pid>,
-    pub started_at: Timestamp,
-    pub ended_at: Option<Timestamp>,
-    /// The session it is in, or was in last.
-    pub session: Option<i64>,
-    pub surroundings: Surroundings,
-    /// Its agent's calls go through the proxy.
-    pub proxied: bool,
+row! {
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct RunRow from "run" {
+        pub n: i64,
+        pub id: RunId,
+        pub realm: Realm [row],
+        pub wrapper: ProcessId = "wrapper_pid, wrapper_start" [row],
+        pub agent: Option<Pid> = "agent_pid",
+        pub started_at: Timestamp,
+        pub ended_at: Option<Timestamp>,
+        /// The session it is in, or was in last.
+        pub session: Option<i64>,
+        pub surroundings: Surroundings as Option<String> => Surroundings::noted,
+        /// Its agent's calls go through the proxy.
+        pub proxied: bool,
+    }
 }
 
 impl RunRow {
@@ -84,72 +92,47 @@ impl RunRow {
     }
 }
 
-const COLUMNS: &str = "n, id, boot, pids, wrapper_pid, wrapper_start, agent_pid, started_at, ended_at, session, surroundings, \
-     proxied";
-
-fn read(row: &Row<'_>) -> rusqlite::Result<RunRow> {
-    Ok(RunRow {
-        n: row.get(0)?,
-        id: row.get(1)?,
-        realm: Realm { boot: row.get(2)?, pids: row.get(3)? },
-        wrapper: ProcessId { pid: row.get(4)?, start: row.get(5)? },
-        agent: row.get(6)?,
-        started_at: row.get(7)?,
-        ended_at: row.get(8)?,
-        session: row.get(9)?,
-        surroundings: row
-            .get::<_, Option<String>>(10)?
-            .and_then(|json| serde_json::from_str(&json).ok())
-            .unwrap_or_default(),
-        proxied: row.get(11)?,
-    })
-}
-
 impl View<'_> {
     pub fn run(&self, id: RunId) -> Result<Option<RunRow>, Error> {
-        self.maybe(&format!("SELECT {COLUMNS} FROM run WHERE id = ?1"), [id], read)
+        self.maybe(&RunRow::select("FROM run WHERE id = ?1"), [id], read_row)
     }
 
     pub fn run_number(&self, n: i64) -> Result<Option<RunRow>, Error> {
-        self.maybe(&format!("SELECT {COLUMNS} FROM run WHERE n = ?1"), [n], read)
+        self.maybe(&RunRow::select("FROM run WHERE n = ?1"), [n], read_row)
     }
 
     /// All runs that have not ended, whether their processes live or not.
     pub fn live_runs(&self) -> Result<Vec<RunRow>, Error> {
-        self.all(&format!("SELECT {COLUMNS} FROM run WHERE ended_at IS NULL ORDER BY n"), [], read)
+        self.all(&RunRow::select("FROM run WHERE ended_at IS NULL ORDER BY n"), [], read_row)
     }
 
     pub fn live_runs_in(&self, session: i64) -> Result<Vec<RunRow>, Error> {
         self.all(
-            &format!("SELECT {COLUMNS} FROM run WHERE ended_at IS NULL AND session = ?1 ORDER BY n"),
+            &RunRow::select("FROM run WHERE ended_at IS NULL AND session = ?1 ORDER BY n"),
             [session],
-            read,
+            read_row,
         )
     }
 }
 
 impl Tx<'_> {
     pub fn insert_run(&self, run: &NewRun, at: Timestamp) -> Result<i64, Error> {
-        self.execute(
-            "INSERT INTO run (id, boot, pids, wrapper_pid, wrapper_start, started_at, proxied)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
-            params![
-                run.id,
-                run.realm.boot,
-                run.realm.pids,
-                run.wrapper.pid,
-                run.wrapper.start,
-                at,
-                run.proxied
-            ],
-        )?;
+        insert!(self, "run": {
+            id: run.id,
+            boot: run.realm.boot,
+            pids: run.realm.pids,
+            wrapper_pid: run.wrapper.pid,
+            wrapper_start: run.wrapper.start,
+            started_at: at,
+            proxied: run.proxied,
+        })?;
         Ok(self.last_inserted())
     }
 
     /// Of a session that any run not led through the proxy is in, not all calls are seen there.
     pub fn put_run_in(&self, run: i64, session: i64, at: Timestamp) -> Result<(), Error> {
         self.execute("UPDATE run SET session = ?2 WHERE n = ?1", [run, session])?;
-        let proxied: bool = self.one("SELECT proxied FROM run WHERE n = ?1", [run], |row| row.get(0))?;
+        let proxied: bool = self.one("SELECT proxied FROM run WHERE n = ?1", [run], read_value)?;
         if proxied {
             self.execute("INSERT OR IGNORE INTO stay VALUES (?1, ?2, ?3)", params![run, at, session])?;
         } else {

@@ -3,71 +3,77 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 
-use super::columns::columns;
+use super::row::{insert, read_row, read_value};
 use super::{Error, Exit, Phase, Tx, View};
 use agents::meter::title::Title;
 use os::truncate::{NAME, short};
 use types::Timestamp;
+use types::row;
+use types::row::RowColumns;
 use types::{AgentSessionId, RunId, SessionId};
 use types::{EndReason, EvidenceKind, Link, StartReason, Status};
 
-/// Where a session works: its folder, and the project that the folder belongs to.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Workspace {
-    pub cwd: PathBuf,
-    /// The folder's own name, which is all of the path that ever leaves the machine.
-    pub project: Option<String>,
-    /// `owner/name`
-    pub repository: Option<String>,
-    pub branch: Option<String>,
+row! {
+    /// Where a session works: its folder, and the project that the folder belongs to.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Workspace from "s" {
+        pub cwd: PathBuf as Option<String> => |cwd| cwd.unwrap_or_default().into(),
+        /// The folder's own name, which is all of the path that ever leaves the machine.
+        pub project: Option<String>,
+        /// `owner/name`
+        pub repository: Option<String>,
+        pub branch: Option<String>,
+    }
 }
 
-/// A session as the database holds it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct SessionRow {
-    pub n: i64,
-    pub id: SessionId,
-    pub former_id: Option<String>,
-    pub name: String,
-    pub name_base: String,
-    pub name_number: u32,
-    /// By the user, not by us.
-    pub named: bool,
-    pub agent: String,
-    /// Nothing of it is ever sent, and `usage` leaves it out.
-    pub local_only: bool,
-    pub agent_version: Option<String>,
-    pub wrapper_version: String,
-    pub phase: Phase,
-    pub link: Link,
-    pub opening: u32,
-    pub started_at: Timestamp,
-    pub ended_at: Option<Timestamp>,
-    pub status: Option<Status>,
-    pub end_reason: Option<EndReason>,
-    pub exit_code: Option<i32>,
-    pub signal: Option<i32>,
-    pub transitioned_to: Option<SessionId>,
-    pub transitioned_from: Option<SessionId>,
-    pub run: Option<i64>,
-    pub parent: Option<i64>,
-    pub workspace: Workspace,
-    pub agent_session: Option<AgentSessionId>,
-    pub agent_session_file: Option<PathBuf>,
-    pub evidence: Option<EvidenceKind>,
-    pub bound_at: Option<Timestamp>,
-    pub owns_from: Option<Timestamp>,
-    pub last_seq: i64,
-    pub last_delivered_at: Option<Timestamp>,
-    pub group: Option<String>,
-    pub archived: bool,
-    pub imported_from: Option<String>,
-    /// Every run that was in it led its agent through the proxy.
-    pub proxied: bool,
-    /// What it is about. Words of the conversation: they stay on this machine.
-    pub title: Option<String>,
+row! {
+    /// A session as the database holds it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct SessionRow from "s" {
+        pub n: i64,
+        pub id: SessionId,
+        pub former_id: Option<String>,
+        pub name: String,
+        pub name_base: String,
+        pub name_number: u32,
+        /// By the user, not by us.
+        pub named: bool,
+        pub agent: String,
+        /// Nothing of it is ever sent, and `usage` leaves it out.
+        pub local_only: bool,
+        pub agent_version: Option<String>,
+        pub wrapper_version: String,
+        pub phase: Phase,
+        pub link: Link,
+        pub opening: u32,
+        pub started_at: Timestamp,
+        pub ended_at: Option<Timestamp>,
+        pub status: Option<Status>,
+        pub end_reason: Option<EndReason>,
+        pub exit_code: Option<i32>,
+        pub signal: Option<i32>,
+        pub transitioned_to: Option<SessionId>,
+        pub transitioned_from: Option<SessionId>,
+        pub run: Option<i64>,
+        pub parent: Option<i64>,
+        pub workspace: Workspace [row],
+        pub agent_session: Option<AgentSessionId>,
+        pub agent_session_file: Option<PathBuf> as Option<String> => |file| file.map(PathBuf::from),
+        pub evidence: Option<EvidenceKind>,
+        pub bound_at: Option<Timestamp>,
+        pub owns_from: Option<Timestamp>,
+        pub last_seq: i64,
+        pub last_delivered_at: Option<Timestamp>,
+        pub group: Option<String> = "s.grp",
+        pub archived: bool,
+        pub imported_from: Option<String>,
+        /// Every run that was in it led its agent through the proxy.
+        pub proxied: bool,
+        /// What it is about. Words of the conversation: they stay on this machine.
+        pub title: Option<String>,
+    }
 }
 
 impl SessionRow {
@@ -79,100 +85,6 @@ impl SessionRow {
     pub fn shown_id(&self) -> String {
         self.former_id.clone().unwrap_or_else(|| self.id.to_string())
     }
-}
-
-columns!(Column of "s" {
-    N = "n",
-    Id = "id",
-    FormerId = "former_id",
-    Name = "name",
-    NameBase = "name_base",
-    NameNumber = "name_number",
-    Agent = "agent",
-    AgentVersion = "agent_version",
-    WrapperVersion = "wrapper_version",
-    Phase = "phase",
-    Link = "link",
-    Opening = "opening",
-    StartedAt = "started_at",
-    EndedAt = "ended_at",
-    Status = "status",
-    EndReason = "end_reason",
-    ExitCode = "exit_code",
-    Signal = "signal",
-    TransitionedTo = "transitioned_to",
-    TransitionedFrom = "transitioned_from",
-    Run = "run",
-    Parent = "parent",
-    Cwd = "cwd",
-    Project = "project",
-    Repository = "repository",
-    Branch = "branch",
-    AgentSession = "agent_session",
-    AgentSessionFile = "agent_session_file",
-    Evidence = "evidence",
-    BoundAt = "bound_at",
-    OwnsFrom = "owns_from",
-    LastSeq = "last_seq",
-    LastDeliveredAt = "last_delivered_at",
-    Grp = "grp",
-    Archived = "archived",
-    ImportedFrom = "imported_from",
-    Named = "named",
-    LocalOnly = "local_only",
-    Proxied = "proxied",
-    Title = "title",
-});
-
-pub(super) const COLUMNS: &str = Column::LIST;
-
-pub(super) fn read(row: &Row<'_>) -> rusqlite::Result<SessionRow> {
-    Ok(SessionRow {
-        n: row.get(Column::N as usize)?,
-        id: row.get(Column::Id as usize)?,
-        former_id: row.get(Column::FormerId as usize)?,
-        name: row.get(Column::Name as usize)?,
-        name_base: row.get(Column::NameBase as usize)?,
-        name_number: row.get(Column::NameNumber as usize)?,
-        local_only: row.get(Column::LocalOnly as usize)?,
-        agent: row.get(Column::Agent as usize)?,
-        agent_version: row.get(Column::AgentVersion as usize)?,
-        wrapper_version: row.get(Column::WrapperVersion as usize)?,
-        phase: row.get(Column::Phase as usize)?,
-        link: row.get(Column::Link as usize)?,
-        opening: row.get(Column::Opening as usize)?,
-        started_at: row.get(Column::StartedAt as usize)?,
-        ended_at: row.get(Column::EndedAt as usize)?,
-        status: row.get(Column::Status as usize)?,
-        end_reason: row.get(Column::EndReason as usize)?,
-        exit_code: row.get(Column::ExitCode as usize)?,
-        signal: row.get(Column::Signal as usize)?,
-        transitioned_to: row.get(Column::TransitionedTo as usize)?,
-        transitioned_from: row.get(Column::TransitionedFrom as usize)?,
-        run: row.get(Column::Run as usize)?,
-        parent: row.get(Column::Parent as usize)?,
-        workspace: Workspace {
-            cwd: row.get::<_, Option<String>>(Column::Cwd as usize)?.unwrap_or_default().into(),
-            project: row.get(Column::Project as usize)?,
-            repository: row.get(Column::Repository as usize)?,
-            branch: row.get(Column::Branch as usize)?,
-        },
-        agent_session: row.get(Column::AgentSession as usize)?,
-        agent_session_file: row
-            .get::<_, Option<String>>(Column::AgentSessionFile as usize)?
-            .map(PathBuf::from),
-        evidence: row.get(Column::Evidence as usize)?,
-        bound_at: row.get(Column::BoundAt as usize)?,
-        owns_from: row.get(Column::OwnsFrom as usize)?,
-        last_seq: row.get(Column::LastSeq as usize)?,
-        last_delivered_at: row.get(Column::LastDeliveredAt as usize)?,
-        group: row.get(Column::Grp as usize)?,
-        archived: row.get(Column::Archived as usize)?,
-        imported_from: row.get(Column::ImportedFrom as usize)?,
-        named: row.get(Column::Named as usize)?,
-        proxied: row.get(Column::Proxied as usize)?,
-        title: row.get(Column::Title as usize)?,
-    })
 }
 
 /// What a new row needs. The first opening is written with it.
@@ -200,7 +112,7 @@ pub struct NewSession<'a> {
 
 impl View<'_> {
     pub fn session_number(&self, n: i64) -> Result<Option<SessionRow>, Error> {
-        self.maybe(&format!("SELECT {COLUMNS} FROM session s WHERE s.n = ?1"), [n], read)
+        self.maybe(&SessionRow::select("FROM session s WHERE s.n = ?1"), [n], read_row)
     }
 
     /// The sessions with these numbers, in that order. Each process prepares its statements anew, and one that names all forty columns
@@ -211,14 +123,14 @@ impl View<'_> {
 
     /// By its id, or by one that has become an alias of it.
     pub fn session(&self, id: SessionId) -> Result<Option<SessionRow>, Error> {
-        match self.maybe("SELECT n FROM session WHERE id = ?1", [id], |row| row.get(0))? {
+        match self.maybe("SELECT n FROM session WHERE id = ?1", [id], read_value)? {
             Some(n) => self.session_number(n),
             None => self.session_by_alias(&id.to_string()),
         }
     }
 
     pub fn session_by_alias(&self, id: &str) -> Result<Option<SessionRow>, Error> {
-        let n = self.maybe("SELECT session FROM alias WHERE id = ?1", [id], |row| row.get(0))?;
+        let n = self.maybe("SELECT session FROM alias WHERE id = ?1", [id], read_value)?;
         n.map_or(Ok(None), |n| self.session_number(n))
     }
 
@@ -228,32 +140,31 @@ impl View<'_> {
         id: &AgentSessionId,
     ) -> Result<Option<SessionRow>, Error> {
         let sql = "SELECT n FROM session WHERE agent = ?1 AND agent_session = ?2";
-        let n = self.maybe(sql, params![agent, id], |row| row.get(0))?;
+        let n = self.maybe(sql, params![agent, id], read_value)?;
         n.map_or(Ok(None), |n| self.session_number(n))
     }
 
     /// The session a run is in now, or was in when it ended.
     pub fn current(&self, run: RunId) -> Result<Option<SessionRow>, Error> {
-        let n =
-            self.maybe("SELECT session FROM run WHERE id = ?1", [run], |row| row.get::<_, Option<i64>>(0))?;
+        let n = self.maybe("SELECT session FROM run WHERE id = ?1", [run], read_value::<Option<i64>>)?;
         n.flatten().map_or(Ok(None), |n| self.session_number(n))
     }
 
     /// The sessions whose last run this was, in the order they began in.
     pub fn sessions_of_run(&self, run: i64) -> Result<Vec<SessionRow>, Error> {
-        self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.run = ?1 ORDER BY s.n"), [run], read)
+        self.all(&SessionRow::select("FROM session s WHERE s.run = ?1 ORDER BY s.n"), [run], read_row)
     }
 
     pub fn tags(&self, session: i64) -> Result<Vec<String>, Error> {
-        self.all("SELECT tag FROM tag WHERE session = ?1 ORDER BY tag", [session], |row| row.get(0))
+        self.all("SELECT tag FROM tag WHERE session = ?1 ORDER BY tag", [session], read_value)
     }
 
     pub fn aliases(&self, session: i64) -> Result<Vec<String>, Error> {
-        self.all("SELECT id FROM alias WHERE session = ?1 ORDER BY id", [session], |row| row.get(0))
+        self.all("SELECT id FROM alias WHERE session = ?1 ORDER BY id", [session], read_value)
     }
 
     pub fn children(&self, parent: i64) -> Result<Vec<SessionRow>, Error> {
-        self.all(&format!("SELECT {COLUMNS} FROM session s WHERE s.parent = ?1 ORDER BY s.n"), [parent], read)
+        self.all(&SessionRow::select("FROM session s WHERE s.parent = ?1 ORDER BY s.n"), [parent], read_row)
     }
 
     /// The sessions that were started from inside one, and from inside those, at any depth.
@@ -280,36 +191,33 @@ impl Tx<'_> {
     pub fn insert_session(&self, new: &NewSession<'_>) -> Result<i64, Error> {
         // Git's files, an agent's and an imported one may say anything.
         let name = |text| short(text, NAME);
-        self.execute(
-            "INSERT INTO session (id, name, name_base, name_number, agent, agent_version, wrapper_version, phase, link,
-               opening, started_at, run, parent, transitioned_from, cwd, project, repository, branch, owns_from, grp,
-               named, local_only, proxied, unpublished)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, 1, ?10, ?11, ?12, ?13, ?14, ?15, ?16, ?17, ?18, ?19, ?20, ?21, ?22, 1)",
-            params![
-                new.id,
-                new.name,
-                new.name_base,
-                new.name_number,
-                new.agent,
-                new.agent_version.map(name),
-                env!("CARGO_PKG_VERSION"),
-                new.phase,
-                Link::Pending,
-                new.started_at,
-                new.run,
-                new.parent,
-                new.transitioned_from,
-                new.workspace.cwd.to_string_lossy(),
-                new.workspace.project.as_deref().map(name),
-                new.workspace.repository.as_deref().map(name),
-                new.workspace.branch.as_deref().map(name),
-                new.owns_from,
-                new.group,
-                new.named,
-                new.local_only,
-                new.proxied,
-            ],
-        )?;
+        let workspace = new.workspace;
+        insert!(self, "session": {
+            id: new.id,
+            name: new.name,
+            name_base: new.name_base,
+            name_number: new.name_number,
+            agent: new.agent,
+            agent_version: new.agent_version.map(name),
+            wrapper_version: env!("CARGO_PKG_VERSION"),
+            phase: new.phase,
+            link: Link::Pending,
+            opening: 1,
+            started_at: new.started_at,
+            run: new.run,
+            parent: new.parent,
+            transitioned_from: new.transitioned_from,
+            cwd: workspace.cwd.to_string_lossy(),
+            project: workspace.project.as_deref().map(name),
+            repository: workspace.repository.as_deref().map(name),
+            branch: workspace.branch.as_deref().map(name),
+            owns_from: new.owns_from,
+            grp: new.group,
+            named: new.named,
+            local_only: new.local_only,
+            proxied: new.proxied,
+            unpublished: true,
+        })?;
         let n = self.last_inserted();
         self.insert_opening(n, 1, new.reason, new.started_at, new.transitioned_from)?;
         Ok(n)

@@ -5,33 +5,37 @@
 //!
 //! A sender asks [`Store::make_durable`](super::Store::make_durable) first and sends nothing beyond what it answers.
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 
 use super::outgoing::began_before;
+use super::row::{read_row, read_value};
 use super::{Error, Outgoing, Tx, View};
-use types::Timestamp;
+use types::row::RowColumns;
+use types::{Timestamp, row};
 
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct SinkRow {
-    pub name: String,
-    /// Where its part of the outbox begins: what is not after that is history to it.
-    pub since: i64,
-    pub cursor: i64,
-    pub lease_holder: Option<String>,
-    pub lease_until: Option<Timestamp>,
-    pub failures: i64,
-    pub retry_at: Option<Timestamp>,
-    /// Why nothing is sent until someone does something about it (401, 403).
-    pub paused: Option<String>,
-    pub last_delivered_at: Option<Timestamp>,
-    /// Until when the receiver itself asked to be left alone (`Retry-After`).
-    pub asked_until: Option<Timestamp>,
-    /// What went wrong last; gone with the next delivery.
-    pub trouble: Option<String>,
-    /// The fingerprint of its address ([`super::Fingerprint`]); `None` if it was never set up.
-    pub address: Option<String>,
-    /// The fingerprint of the credentials.
-    pub credentials: Option<String>,
+row! {
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct SinkRow {
+        pub name: String,
+        /// Where its part of the outbox begins: what is not after that is history to it.
+        pub since: i64,
+        pub cursor: i64,
+        pub lease_holder: Option<String>,
+        pub lease_until: Option<Timestamp>,
+        pub failures: i64,
+        pub retry_at: Option<Timestamp>,
+        /// Why nothing is sent until someone does something about it (401, 403).
+        pub paused: Option<String>,
+        pub last_delivered_at: Option<Timestamp>,
+        /// Until when the receiver itself asked to be left alone (`Retry-After`).
+        pub asked_until: Option<Timestamp>,
+        /// What went wrong last; gone with the next delivery.
+        pub trouble: Option<String>,
+        /// The fingerprint of its address ([`super::Fingerprint`]); `None` if it was never set up.
+        pub address: Option<String>,
+        /// The fingerprint of the credentials.
+        pub credentials: Option<String>,
+    }
 }
 
 impl SinkRow {
@@ -50,34 +54,13 @@ pub struct SinkCount {
     pub dead: i64,
 }
 
-const SINK: &str = "name, cursor, lease_holder, lease_until, failures, retry_at, paused, last_delivered_at, asked_until, \
-     trouble, since, address, credentials";
-
-fn read_sink(row: &Row<'_>) -> rusqlite::Result<SinkRow> {
-    Ok(SinkRow {
-        name: row.get(0)?,
-        cursor: row.get(1)?,
-        lease_holder: row.get(2)?,
-        lease_until: row.get(3)?,
-        failures: row.get(4)?,
-        retry_at: row.get(5)?,
-        paused: row.get(6)?,
-        last_delivered_at: row.get(7)?,
-        asked_until: row.get(8)?,
-        trouble: row.get(9)?,
-        since: row.get(10)?,
-        address: row.get(11)?,
-        credentials: row.get(12)?,
-    })
-}
-
 impl View<'_> {
     pub fn sinks(&self) -> Result<Vec<SinkRow>, Error> {
-        self.all(&format!("SELECT {SINK} FROM sink ORDER BY name"), [], read_sink)
+        self.all(&SinkRow::select("FROM sink ORDER BY name"), [], read_row)
     }
 
     pub fn sink(&self, name: &str) -> Result<Option<SinkRow>, Error> {
-        self.maybe(&format!("SELECT {SINK} FROM sink WHERE name = ?1"), [name], read_sink)
+        self.maybe(&SinkRow::select("FROM sink WHERE name = ?1"), [name], read_row)
     }
 
     pub fn sink_count(&self, sink: &SinkRow) -> Result<SinkCount, Error> {
@@ -89,13 +72,13 @@ impl View<'_> {
                 began_before("?2")
             ),
             [sink.cursor, sink.since],
-            |row| row.get(0),
+            read_value,
         )?;
         let (deferred, dead): (i64, i64) = self.one(
             "SELECT count(*) FILTER (WHERE l.fate = 'deferred'), count(*) FILTER (WHERE l.fate = 'dead')
              FROM letter l JOIN event e ON e.n = l.event WHERE l.sink = ?1 AND l.fate <> 'done' AND e.change <= ?2",
             params![sink.name, sink.cursor],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            read_row,
         )?;
         Ok(SinkCount { pending: ahead + deferred, deferred, dead })
     }
@@ -107,7 +90,7 @@ impl View<'_> {
                  OR EXISTS (SELECT 1 FROM letter INDEXED BY letter_waiting
                      WHERE sink = ?1 AND fate = 'deferred' AND fate <> 'done')",
             params![sink.name, sink.cursor],
-            |row| row.get(0),
+            read_value,
         )
     }
 
@@ -116,7 +99,7 @@ impl View<'_> {
         self.one(
             "SELECT EXISTS (SELECT 1 FROM sink, outbox WHERE sink.name = ?1 AND outbox.change > sink.cursor)",
             [sink],
-            |row| row.get(0),
+            read_value,
         )
     }
 
@@ -128,13 +111,13 @@ impl View<'_> {
                 began_before("(SELECT since FROM sink WHERE name = ?1)")
             ),
             [sink],
-            |row| row.get(0),
+            read_value,
         )
     }
 
     /// The last change given out.
     pub fn last_change(&self) -> Result<i64, Error> {
-        self.one("SELECT change FROM outbox", [], |row| row.get(0))
+        self.one("SELECT change FROM outbox", [], read_value)
     }
 
     /// How much the outbox holds beyond the slowest sink: events, and an estimate of their bytes when sent.
@@ -144,7 +127,7 @@ impl View<'_> {
              FROM event e JOIN session s ON s.n = e.session
              WHERE e.change > (SELECT min(cursor) FROM sink) AND s.local_only = 0",
             [],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            read_row,
         )
     }
 }

@@ -3,9 +3,11 @@
 
 use rusqlite::params;
 
+use super::row::{read_row, read_value};
 use super::total::sum;
 use super::{Error, View};
-use types::{PicoDollars, Timestamp};
+use types::row::RowColumns;
+use types::{PicoDollars, Timestamp, row};
 
 /// One call or tool, as far as numbers go.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,14 +30,16 @@ pub enum StepKind {
     },
 }
 
-/// One ended tool call.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolRow {
-    pub at: Timestamp,
-    pub name: String,
-    pub ok: bool,
-    /// The file it worked on, if any.
-    pub file: Option<String>,
+row! {
+    /// One ended tool call.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ToolRow {
+        pub at: Timestamp,
+        pub name: String = "tool",
+        pub ok: bool = "ifnull(ok, 1)",
+        /// The file it worked on, if any.
+        pub file: Option<String>,
+    }
 }
 
 fn recent_steps() -> String {
@@ -48,7 +52,7 @@ fn recent_steps() -> String {
         )
     };
     format!(
-        "SELECT at, tool, ok, edits, context, cost FROM ({} UNION ALL {}) ORDER BY at DESC, n DESC LIMIT ?2",
+        "SELECT at, tool, ifnull(ok, 1), ifnull(edits, 0), context, cost FROM ({} UNION ALL {}) ORDER BY at DESC, n DESC LIMIT ?2",
         latest("usage"),
         latest("tool")
     )
@@ -57,20 +61,17 @@ fn recent_steps() -> String {
 impl View<'_> {
     /// A session's latest calls and tools, the oldest first: for signs that need no words.
     pub fn recent_steps(&self, session: i64, most: usize) -> Result<Vec<Step>, Error> {
-        let mut steps =
-            self.all(&recent_steps(), params![session, i64::try_from(most).unwrap_or(i64::MAX)], |row| {
-                let kind = match row.get::<_, Option<String>>(1)? {
-                    Some(name) => StepKind::Tool {
-                        name,
-                        ok: row.get::<_, Option<bool>>(2)?.unwrap_or(true),
-                        edits: row.get::<_, Option<bool>>(3)?.unwrap_or(false),
-                    },
-                    None => StepKind::Call { context: row.get(4)?, cost: row.get(5)? },
-                };
-                Ok(Step { at: row.get(0)?, kind })
-            })?;
-        steps.reverse();
-        Ok(steps)
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let steps: Vec<(Timestamp, Option<String>, bool, bool, i64, PicoDollars)> =
+            self.all(&recent_steps(), params![session, most], read_row)?;
+        let step = |(at, tool, ok, edits, context, cost)| {
+            let kind = match tool {
+                Some(name) => StepKind::Tool { name, ok, edits },
+                None => StepKind::Call { context, cost },
+            };
+            Step { at, kind }
+        };
+        Ok(steps.into_iter().rev().map(step).collect())
     }
 
     /// Everything billed in a session since then, sub-agents too.
@@ -81,7 +82,7 @@ impl View<'_> {
         let tokens: i64 = self.one(
             &format!("SELECT {sum} FROM record WHERE session = ?1 AND kind = 'usage' AND at >= ?2"),
             params![session, since],
-            |row| row.get(0),
+            read_value,
         )?;
         Ok(u64::try_from(tokens).unwrap_or(0))
     }
@@ -93,7 +94,7 @@ impl View<'_> {
              FROM record WHERE session = ?1 AND kind = 'usage' AND subagent IS NULL AND ifnull(call_kind, 'main') = 'main'
              ORDER BY at DESC, n DESC LIMIT 1",
             [session],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            read_row,
         )?;
         Ok(latest.and_then(|(tokens, model)| Some((u64::try_from(tokens).ok()?, model.unwrap_or_default()))))
     }
@@ -101,13 +102,11 @@ impl View<'_> {
     /// The latest tools of a session, the latest first.
     pub fn last_tools(&self, session: i64, most: usize) -> Result<Vec<ToolRow>, Error> {
         self.all(
-            "SELECT at, tool, ok, file FROM record WHERE session = ?1 AND kind = 'tool' AND tool IS NOT NULL
-             ORDER BY at DESC, n DESC LIMIT ?2",
+            &ToolRow::select(
+                "FROM record WHERE session = ?1 AND kind = 'tool' AND tool IS NOT NULL ORDER BY at DESC, n DESC LIMIT ?2",
+            ),
             params![session, i64::try_from(most).unwrap_or(i64::MAX)],
-            |row| {
-                let ok = row.get::<_, Option<bool>>(2)?.unwrap_or(true);
-                Ok(ToolRow { at: row.get(0)?, name: row.get(1)?, ok, file: row.get(3)? })
-            },
+            read_row,
         )
     }
 }

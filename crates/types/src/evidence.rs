@@ -15,14 +15,16 @@ crate::spelled!(
 /// The source of evidence that a limit has ended a session.
 pub const LIMIT_EVIDENCE: &str = "limit";
 
-/// One line of `explain`.
-#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Evidence {
-    pub at: Timestamp,
-    /// Where it came from: `assigned`, `registry`, `log`, `arguments`, …
-    pub source: String,
-    pub verdict: EvidenceVerdict,
-    pub agent_session_id: Option<AgentSessionId>,
-    pub detail: String,
+crate::row! {
+    /// One line of `explain`.
+    #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct Evidence {
+        pub at: Timestamp,
+        /// Where it came from: `assigned`, `registry`, `log`, `arguments`, …
+        pub source: String,
+        pub verdict: EvidenceVerdict,
+        pub agent_session_id: Option<AgentSessionId> = "agent_session",
+        pub detail: String,
+    }
 }

@@ -21,9 +21,11 @@ impl fmt::Display for Pid {
 #[serde(transparent)]
 pub struct StartTime(pub u64);
 
-/// One process, distinguished from a later one with the same pid.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct ProcessId {
-    pub pid: Pid,
-    pub start: StartTime,
+crate::row! {
+    /// One process, distinguished from a later one with the same pid.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub struct ProcessId {
+        pub pid: Pid,
+        pub start: StartTime,
+    }
 }

@@ -5,8 +5,8 @@ use rusqlite::types::{FromSql, FromSqlError, FromSqlResult, ToSqlOutput, ValueRe
 
 use super::event::Source;
 use super::{
-    AgentSessionId, Billing, CallKind, EndReason, EventType, EvidenceKind, EvidenceVerdict, Link,
-    PicoDollars, Pid, RunId, SessionId, StartReason, StartTime, Status, Timestamp, ToolKind,
+    AgentSessionId, Billing, CallKind, EndReason, EventKind, EventType, EvidenceKind, EvidenceVerdict, Link,
+    PicoDollars, Pid, RunId, SessionId, StartReason, StartTime, Status, Timestamp, ToolKind, Utilization,
 };
 
 /// The columns of an enum made by [`spelled!`](crate::spelled).
@@ -98,5 +98,24 @@ impl ToSql for StartTime {
 impl FromSql for StartTime {
     fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
         value.as_i64().map(|bits| Self(bits.cast_unsigned()))
+    }
+}
+
+impl FromSql for EventKind {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        value.as_str().map(Self::named)
+    }
+}
+
+/// In millionths.
+impl ToSql for Utilization {
+    fn to_sql(&self) -> rusqlite::Result<ToSqlOutput<'_>> {
+        Ok(ToSqlOutput::from(self.millionths()))
+    }
+}
+
+impl FromSql for Utilization {
+    fn column_result(value: ValueRef<'_>) -> FromSqlResult<Self> {
+        u32::column_result(value).map(Self::of_millionths)
     }
 }

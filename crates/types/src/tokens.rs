@@ -6,16 +6,23 @@ use serde::{Deserialize, Serialize};
 /// such counts still fit the integers of a database.
 pub const MAX_COUNT: u64 = 1 << 40;
 
-/// Token counts, disjoint but for `reasoning`, which is the part of `output` spent on it.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Tokens {
-    pub input: u64,
-    pub output: u64,
-    pub cache_read: u64,
-    pub cache_write_5m: u64,
-    pub cache_write_1h: u64,
-    pub reasoning: u64,
+crate::row! {
+    /// Token counts, disjoint but for `reasoning`, which is the part of `output` spent on it.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct Tokens {
+        pub input: u64 as Option<i64> => stored,
+        pub output: u64 as Option<i64> => stored,
+        pub cache_read: u64 as Option<i64> => stored,
+        pub cache_write_5m: u64 as Option<i64> => stored,
+        pub cache_write_1h: u64 as Option<i64> => stored,
+        pub reasoning: u64 as Option<i64> => stored,
+    }
+}
+
+/// Databases count with a sign; what is below zero is damage.
+fn stored(count: Option<i64>) -> u64 {
+    count.and_then(|count| u64::try_from(count).ok()).unwrap_or(0)
 }
 
 impl Tokens {

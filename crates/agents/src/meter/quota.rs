@@ -3,16 +3,18 @@
 use types::event::Source;
 use types::{Timestamp, Utilization};
 
-/// How much of a limit is used. When it was so is known beside it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct QuotaReport {
-    /// Whose limit (`anthropic`, `openai`).
-    pub provider: String,
-    /// The API's own name of the window: `5h`, `7d`, `primary`.
-    pub window: String,
-    pub utilization: Utilization,
-    pub resets_at: Option<Timestamp>,
-    pub source: Source,
+types::row! {
+    /// How much of a limit is used. When it was so is known beside it.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct QuotaReport {
+        /// Whose limit (`anthropic`, `openai`).
+        pub provider: String,
+        /// The API's own name of the window: `5h`, `7d`, `primary`.
+        pub window: String,
+        pub utilization: Utilization,
+        pub resets_at: Option<Timestamp>,
+        pub source: Source as String => |source| Source::parse(&source).unwrap_or(Source::Transcript),
+    }
 }
 
 /// A window's end may be computed anew with each answer, and differ by some seconds then.

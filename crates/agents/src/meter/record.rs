@@ -66,14 +66,16 @@ pub enum Fact {
     Error(ApiError),
 }
 
-/// One answered API call.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct Usage {
-    pub model: String,
-    pub tokens: Tokens,
-    pub tier: Tier,
-    pub request_id: Option<String>,
+types::row! {
+    /// One answered API call.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct Usage {
+        pub model: String,
+        pub tokens: Tokens [row],
+        pub tier: Tier = "fast" as Option<i64> => Tier::stored,
+        pub request_id: Option<String>,
+    }
 }
 
 /// One ended tool call.
@@ -90,12 +92,14 @@ pub struct Tool {
     pub lines_removed: u64,
 }
 
-/// The API refused or failed, as the agent reports it after its own retries.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "camelCase")]
-pub struct ApiError {
-    pub status: Option<u16>,
-    pub kind: String,
+types::row! {
+    /// The API refused or failed, as the agent reports it after its own retries.
+    #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    pub struct ApiError {
+        pub status: Option<u16> = "error_status",
+        pub kind: String = "error_kind",
+    }
 }
 
 #[cfg(test)]
