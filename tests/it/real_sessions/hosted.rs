@@ -316,8 +316,8 @@ fn table_of_sends(agent: Agent, scene: &Scene) {
 
 impl Hosted<'_> {
     /// Has it ask for the permission to make a file, and answers by the choice whose label begins so.
-    fn asked_for(&self, file: &str, choice: &str) {
-        let sent = self.send(NAME, &format!("[run touch {file}]"), &["turn_started"]);
+    fn asked_for(&self, file: &str, mark: &str, choice: &str) {
+        let sent = self.send(NAME, mark, &["turn_started"]);
         let asked = self.wait(NAME, &sent["cursor"], "needs-input");
         let record = await_some("the dialog", || {
             let record = self.show(NAME);
@@ -344,9 +344,16 @@ fn permissions_are_answered(agent: Agent, scene: &Scene, arguments: &[&str], yes
     let hosted = Hosted::start(scene, agent, arguments);
     hosted.wait_state("idle");
     let project = scene.stage.home.project();
-    hosted.asked_for("allowed.txt", yes);
+    let mark = |file: &str| match agent {
+        // Codex asks where the model says that a command needs more than its sandbox.
+        Agent::Codex => format!(
+            r#"[tool exec_command {{"cmd": "touch {file}", "sandbox_permissions": "require_escalated", "justification": "a test"}}]"#
+        ),
+        _ => format!("[run touch {file}]"),
+    };
+    hosted.asked_for("allowed.txt", &mark("allowed.txt"), yes);
     assert!(project.join("allowed.txt").exists(), "{}", hosted.screen());
-    hosted.asked_for("refused.txt", "No");
+    hosted.asked_for("refused.txt", &mark("refused.txt"), "No");
     assert!(!project.join("refused.txt").exists(), "{}", hosted.screen());
 }
 
@@ -369,6 +376,12 @@ fn permissions_of_claude_2_1_325_are_answered() {
     let Some(scene) = Scene::set_version(Agent::Claude, "2.1.325") else { return };
     asking_first(&scene);
     permissions_are_answered(Agent::Claude, &scene, &[], "Yes");
+}
+
+#[test]
+fn permissions_of_codex_are_answered() {
+    let Some(scene) = Scene::set(Agent::Codex) else { return };
+    permissions_are_answered(Agent::Codex, &scene, &["-a", "on-request", "-s", "read-only"], "Yes");
 }
 
 #[test]
