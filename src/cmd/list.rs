@@ -117,7 +117,7 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
         let line = format!("… {more} more, `--limit 0` shows all");
         writeln!(out, "{}", style.paint(&line, Colour::Faint))?;
     }
-    for line in runaways(&lines) {
+    for line in signs(&lines) {
         write!(out, "{}", style.fold(&line))?;
     }
     for standing in used {
@@ -148,11 +148,11 @@ fn does(state: Option<&LiveState>, activity: Activity) -> bool {
     state.is_some_and(|state| state.is == activity)
 }
 
-/// What the mark of a session that has run away means, for each.
-fn runaways(lines: &[SessionLine]) -> impl Iterator<Item = String> + '_ {
+/// What the sign of each session that shows one means.
+fn signs(lines: &[SessionLine]) -> impl Iterator<Item = String> + '_ {
     lines.iter().filter_map(|line| {
         let runaway = line.runaway.as_ref()?;
-        Some(format!("{} may have run away: {}.", line.row.name, runaway.in_words()))
+        Some(format!("{} shows a sign: {}.", line.row.name, runaway.in_words()))
     })
 }
 
@@ -282,8 +282,8 @@ fn table(
     }
     let budgets = lines.iter().any(|line| line.budget.is_some());
     columns.extend(budgets.then(|| Column::number("BUDGET").dispensable(1)));
-    let runaways = lines.iter().any(|line| line.runaway.is_some());
-    columns.extend(runaways.then(|| Column::text("RUNAWAY", 10).dispensable(1)));
+    let any_signs = lines.iter().any(|line| line.runaway.is_some());
+    columns.extend(any_signs.then(|| Column::text("SIGN", 10).dispensable(1)));
     columns.push(Column::text("ID", session_text::ID));
     columns.extend(archived);
     columns.extend(tags.then(|| Column::text("TAGS", 12).dispensable(11)));
@@ -321,7 +321,7 @@ fn table(
                 line.budget.map(|percent| Cell::painted(format!("{percent} %"), budget::colour(percent)));
             cells.push(mark.unwrap_or_default());
         }
-        if runaways {
+        if any_signs {
             let mark = line.runaway.as_ref().map(|runaway| Cell::painted(runaway.in_short(), Colour::Bad));
             cells.push(mark.unwrap_or_default());
         }
@@ -604,18 +604,18 @@ fix-auth.2  claude  interrupted  a-rather-long…  Oct 02 08:00           9f3c77
     }
 
     #[test]
-    fn running_ones_show_that_they_have_run_away() {
+    fn running_ones_show_their_signs() {
         let mut lines = lines();
         lines[1].runaway = Some(Runaway::Failing { tool: "Bash".into(), times: 6 });
         let text = of(&lines, 80);
         let marked: Vec<_> =
-            text.lines().map(|line| line.contains("RUNAWAY") || line.contains("Bash ×6")).collect();
+            text.lines().map(|line| line.contains("SIGN") || line.contains("Bash ×6")).collect();
         assert_eq!(marked, [true, false, true], "{text}");
         assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        assert!(!of(&lines, 40).contains("RUNAWAY"), "the line below the table says it");
+        assert!(!of(&lines, 40).contains("SIGN"), "the line below the table says it");
         assert_eq!(
-            runaways(&lines).collect::<Vec<_>>(),
-            ["fix-auth.2 may have run away: Bash failed 6 times in a row."]
+            signs(&lines).collect::<Vec<_>>(),
+            ["fix-auth.2 shows a sign: Bash failed 6 times in a row."]
         );
     }
 

@@ -108,7 +108,7 @@ impl Sheets<'_> {
         let record = &self.0.record;
         let mut sheet = Sheet::default();
         sheet.maybe("state", record.state.as_ref().map(|state| state_line(state, zone)));
-        sheet.maybe("runaway", self.0.runaway.as_ref().map(|runaway| runaway.in_words()));
+        sheet.maybe("sign", self.0.runaway.as_ref().map(|runaway| runaway.in_words()));
         sheet.maybe("title", record.title.as_ref());
         sheet.line("session", &record.session_id);
         let version = record.agent_version.as_deref().map(|version| format!(" {version}"));

@@ -181,6 +181,13 @@ pub const KEYS: &[Key] = &[
         default: "{session} | {chain} | {today} | {window} | {context} | {budget}",
         about: "what `codemie statusline` prints",
     },
+    Key {
+        name: "runaway.enabled",
+        kind: Kind::Flag,
+        variable: None,
+        default: "",
+        about: "mark running sessions that show a sign; without it, where any of the next three is set",
+    },
     // A tool that fails is tried two or three times with other arguments; five failures without a success are no search.
     Key {
         name: "runaway.failures",

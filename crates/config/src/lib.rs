@@ -81,7 +81,7 @@ impl HostConfig {
     }
 }
 
-/// From when on a session counts as running away; 0 switches a sign off.
+/// From when on a running session shows a sign (`failing`, `growing`, `spending`); 0 switches that sign off.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RunawayLimits {
     /// Failures of one tool in a row.
@@ -96,13 +96,17 @@ impl RunawayLimits {
     /// Every sign is switched off.
     pub const NEVER: Self = Self { failures: 0, context: 0, spend: 0 };
 
+    const KEYS: [&str; 3] = ["runaway.failures", "runaway.contextTokens", "runaway.spendFactor"];
+
+    /// Nobody who has not asked for signs is shown any: they are on by `runaway.enabled`, or where a limit is set.
     fn read<V: Fn(&str) -> Option<OsString>>(settings: &mut Settings<V>) -> Self {
-        let mut count = |key: &str| settings.get(key).and_then(|(value, _)| value.as_integer()).unwrap_or(0);
-        Self {
-            failures: count("runaway.failures"),
-            context: count("runaway.contextTokens"),
-            spend: count("runaway.spendFactor"),
+        let enabled = settings.in_file("runaway.enabled").and_then(|value| value.as_bool());
+        if !enabled.unwrap_or_else(|| Self::KEYS.iter().any(|key| settings.in_file(key).is_some())) {
+            return Self::NEVER;
         }
+        let mut count = |key: &str| settings.get(key).and_then(|(value, _)| value.as_integer()).unwrap_or(0);
+        let [failures, context, spend] = Self::KEYS.map(&mut count);
+        Self { failures, context, spend }
     }
 }
 
@@ -409,6 +413,21 @@ mod tests {
             config.problems,
             ["config.toml: mcp.genie.bad must be texts in brackets, like [\"--model *\"]"]
         );
+    }
+
+    #[test]
+    fn signs_are_off_until_they_are_enabled_or_a_limit_is_set() {
+        let all = RunawayLimits { failures: 5, context: 100_000, spend: 5 };
+        for (file, expected) in [
+            ("", RunawayLimits::NEVER),
+            ("[runaway]\nenabled = true\n", all),
+            ("[runaway]\nfailures = 7\n", RunawayLimits { failures: 7, ..all }),
+            ("[runaway]\nspendFactor = 0\n", RunawayLimits { spend: 0, ..all }),
+            ("[runaway]\nenabled = false\nfailures = 7\n", RunawayLimits::NEVER),
+            ("[runaway]\nfailures = 'many'\n", RunawayLimits::NEVER),
+        ] {
+            assert_eq!(load(file, &[]).runaway, expected, "{file}");
+        }
     }
 
     #[test]

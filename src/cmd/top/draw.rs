@@ -227,13 +227,13 @@ fn details_from(area: Rect, rows: u16) -> Option<u16> {
 
 fn header(board: &Board, shown: &Shown<'_>, width: usize) -> Line<'static> {
     let waiting = board.all().filter(|session| waits(session)).count();
-    let away = board.all().filter(|session| session.line.runaway.is_some()).count();
+    let signs = board.all().filter(|session| session.line.runaway.is_some()).count();
     let mut parts = vec![(format!("{} active", board.all().count()), Colour::Plain)];
     if waiting > 0 {
         parts.push((format!("{waiting} waiting for you"), Colour::Warning));
     }
-    if away > 0 {
-        parts.push((format!("{away} runaway"), Colour::Bad));
+    if signs > 0 {
+        parts.push((format!("{signs} with a sign"), Colour::Bad));
     }
     if shown.today.cost.0 > 0 {
         let plus = if shown.today.incomplete { "+" } else { "" };
@@ -369,10 +369,10 @@ fn number(count: u64) -> String {
     if count == 0 { String::new() } else { format::count(count) }
 }
 
-/// Where there is no title that says it, a session that has run away is in that state.
+/// Where there is no title column that shows a sign, the state column does.
 fn state(session: &TopSession, titled: bool) -> (String, Colour) {
     if session.line.runaway.is_some() && !titled {
-        return ("runaway".to_owned(), Colour::Bad);
+        return ("sign".to_owned(), Colour::Bad);
     }
     match session.line.state.as_ref().map(|state| state.is).filter(|is| *is != Activity::Unknown) {
         Some(is) => (is.as_str().to_owned(), colour_of_activity(is)),
@@ -396,9 +396,9 @@ fn age(now: Timestamp, since: Timestamp) -> String {
     }
 }
 
-/// The title, behind the sign of a session that has run away.
+/// The title, behind the session's sign if it shows one.
 fn title(session: &TopSession, cells: usize) -> Vec<Span<'static>> {
-    let mark = session.line.runaway.as_ref().map(|runaway| format!("runaway: {}  ", runaway.in_short()));
+    let mark = session.line.runaway.as_ref().map(|runaway| format!("sign: {}  ", runaway.in_short()));
     let mark = shorten(mark.as_deref().unwrap_or(""), cells);
     let left = cells - mark.width();
     let title = session.line.row.title.as_deref().unwrap_or("");
@@ -441,7 +441,7 @@ fn detail_lines(
         line("state", &why, colour_of_activity(state.is));
     }
     let runaway = session.line.runaway.as_ref().map(|runaway| runaway.in_words());
-    line("runaway", runaway.as_deref().unwrap_or(""), Colour::Bad);
+    line("sign", runaway.as_deref().unwrap_or(""), Colour::Bad);
     let where_ = details.place.as_deref().unwrap_or("in the background; a attaches this terminal");
     line("runs", where_, Colour::Plain);
     let about =
@@ -606,15 +606,15 @@ mod tests {
         let mut board = board();
         board.sessions[1].line.runaway = Some(Runaway::Failing { tool: "Bash".into(), times: 6 });
         let lines = drawn(&mut board, &details(), 100, 24);
-        let right = "4 active · 1 waiting for you · 1 runaway · $3.00 today";
-        assert_eq!(lines[0], format!(" codemie top{}{right}", " ".repeat(33)));
+        let right = "4 active · 1 waiting for you · 1 with a sign · $3.00 today";
+        assert_eq!(lines[0], format!(" codemie top{}{right}", " ".repeat(29)));
         let words = |line: &String| line.split_whitespace().collect::<Vec<_>>().join(" ");
         assert_eq!(
             lines[2..7].iter().map(words).collect::<Vec<_>>(),
             [
                 "NAME STATE FOR TITLE AGENT COST TOK/MIN CONTEXT",
                 "▸ asks needs-input 3m About asks claude $0.4123 12.3k 42 %",
-                "works working 2m runaway: Bash ×6 About works claude $0.4123 12.3k 42 %",
+                "works working 2m sign: Bash ×6 About works claude $0.4123 12.3k 42 %",
                 "idle idle 1m About idle claude $0.4123 12.3k 42 %",
                 "program active 59m About program claude $0.4123 12.3k 42 %",
             ]
@@ -642,7 +642,7 @@ mod tests {
         let lines = drawn(&mut board, &details(), 30, 9);
         assert_eq!(
             lines[3..7],
-            ["▸ asks     needs-input", "  works    runaway", "  idle     idle", "  program  active"]
+            ["▸ asks     needs-input", "  works    sign", "  idle     idle", "  program  active"]
                 .map(str::to_owned)
         );
         board.selected = 3;

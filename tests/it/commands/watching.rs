@@ -1,4 +1,4 @@
-//! What runs now, live: `codemie top` on a real terminal, and the signs of sessions that have run away.
+//! What runs now, live: `codemie top` on a real terminal, and the signs that sessions show.
 
 use super::{Run, World, assert_left_by, assert_restored};
 use crate::sandbox::CODEMIE;
@@ -47,12 +47,16 @@ fn top_on(world: &World, rows: u16, columns: u16, variables: &[(&str, &str)]) ->
 }
 
 #[test]
-fn a_runaway_session_is_marked_in_list_and_show() {
+fn signs_are_shown_in_list_and_show_once_they_are_switched_on() {
     let mut watching = Watching::new();
     let world = &mut watching.world;
     let list = world.out(&["list"]);
-    assert!(list.contains("RUNAWAY") && list.contains("Bash ×6"), "{list}");
-    assert!(list.contains("fix-auth may have run away: Bash failed 6 times in a row."), "{list}");
+    assert!(!list.contains("SIGN") && !list.contains("shows a sign"), "{list}");
+    assert!(world.json(&["show", "fix-auth", "--json"])["runaway"].is_null());
+    world.out(&["config", "set", "runaway.enabled", "true"]);
+    let list = world.out(&["list"]);
+    assert!(list.contains("SIGN") && list.contains("Bash ×6"), "{list}");
+    assert!(list.contains("fix-auth shows a sign: Bash failed 6 times in a row."), "{list}");
     let listed = world.json(&["list", "--json"]);
     let of = |name: &str| {
         let all = listed.as_array().unwrap();
@@ -62,25 +66,26 @@ fn a_runaway_session_is_marked_in_list_and_show() {
     assert!(of("docs").is_null());
     assert_eq!(world.json(&["show", "fix-auth", "--json"])["runaway"]["sign"], "failing");
     let shown = world.out(&["show", "fix-auth"]);
-    assert!(shown.contains("runaway") && shown.contains("Bash failed 6 times in a row"), "{shown}");
+    assert!(shown.contains("sign ") && shown.contains("Bash failed 6 times in a row"), "{shown}");
     world.out(&["config", "set", "runaway.failures", "7"]);
     let list = world.out(&["list"]);
-    assert!(!list.contains("RUNAWAY") && !list.contains("run away"), "{list}");
+    assert!(!list.contains("SIGN") && !list.contains("shows a sign"), "{list}");
     world.out(&["config", "set", "runaway.failures", "5"]);
     let docs = watching.docs;
     watching.world.bind(docs, "two", None);
     watching.world.tool(docs, "d1", "Bash", true);
     let list = watching.world.out(&["list", "--active"]);
-    assert_eq!(list.matches("may have run away").count(), 1, "{list}");
+    assert_eq!(list.matches("shows a sign").count(), 1, "{list}");
 }
 
 #[test]
 fn top_shows_every_running_session_at_every_width() {
     let watching = Watching::new();
+    watching.world.out(&["config", "set", "runaway.enabled", "true"]);
     for (columns, shown) in [
-        (40, &["fix-auth", "docs", "runaway", "q leave"][..]),
-        (80, &["fix-auth", "TITLE", "COST", "runaway: Bash ×6", "q leave", "2 active · 1 runaway"]),
-        (100, &["fix-auth", "AGENT", "claude", "TOK/MIN", "runaway: Bash ×6", "tools", "failed"]),
+        (40, &["fix-auth", "docs", "sign", "q leave"][..]),
+        (80, &["fix-auth", "TITLE", "COST", "sign: Bash ×6", "q leave", "2 active · 1 with a sign"]),
+        (100, &["fix-auth", "AGENT", "claude", "TOK/MIN", "sign: Bash ×6", "tools", "failed"]),
         (140, &["fix-auth", "PROJECT", "widgets", "does the login flicker?", "CONTEXT", "2 active"]),
     ] {
         let terminal = watching.terminal(24, columns, &[("NO_COLOR", "1")]);

@@ -598,14 +598,14 @@ fn evidence_is_stored_with_its_run() {
 }
 
 #[test]
-fn a_session_that_runs_away_is_notified_of_once_however_many_runs_see_it() {
+fn a_sign_is_notified_of_once_however_many_runs_see_it() {
     let scene = Scene::new();
     let [file, script] = ["notices", "notify.sh"].map(|name| scene.home.path().join(name));
     fs::create_dir_all(scene.home.path()).unwrap();
     fs::write(&script, "echo $CODEMIE_NOTIFY_EVENT $CODEMIE_NOTIFY_NAME $CODEMIE_NOTIFY_WHY >> $1\n")
         .unwrap();
-    let config = format!("[notify]\ncommand = ['sh', '{}', '{}']\n", script.display(), file.display());
-    fs::write(scene.home.config_file(), config).unwrap();
+    let command = format!("[notify]\ncommand = ['sh', '{}', '{}']\n", script.display(), file.display());
+    fs::write(scene.home.config_file(), command + "[runaway]\nenabled = true\n").unwrap();
     let mut run = scene.start(scene.plan());
     scene.write("a.jsonl", "one");
     scene.be_in(&mut run, "a");
