@@ -150,7 +150,7 @@ fn open_existing(path: &Path) -> Result<(Connection, Patience), Error> {
     })?;
     match found.cmp(&schema::KNOWN) {
         std::cmp::Ordering::Greater => return Err(Error::Newer { found, known: schema::KNOWN }),
-        std::cmp::Ordering::Less => schema::migrate(&mut conn)?,
+        std::cmp::Ordering::Less => schema::migrate(&mut conn, path)?,
         std::cmp::Ordering::Equal => {}
     }
     Ok((conn, patience))
@@ -231,7 +231,7 @@ fn create_locked(home: &Home) -> Result<(), Error> {
     {
         let mut conn = Connection::open(&draft)?;
         conn.query_row("PRAGMA journal_mode = WAL", [], read_value::<String>)?;
-        schema::migrate(&mut conn)?;
+        schema::create(&mut conn)?;
         conn.close().map_err(|(_, error)| error)?;
     }
     fs::rename(&draft, &path).map_err(|source| Error::io(&path, source))?;
@@ -280,13 +280,13 @@ fn beside(path: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     [with_suffix(path, "-wal"), with_suffix(path, "-shm")].into_iter()
 }
 
-fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+pub(super) fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(suffix);
     name.into()
 }
 
-fn remove(path: &Path) -> Result<(), Error> {
+pub(super) fn remove(path: &Path) -> Result<(), Error> {
     match fs::remove_file(path) {
         Err(source) if source.kind() != io::ErrorKind::NotFound => Err(Error::io(path, source)),
         _ => Ok(()),

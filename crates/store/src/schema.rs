@@ -1,711 +1,326 @@
-//! The tables, and how one version becomes the next. `user_version` counts the migrations a database has had.
+//! The tables, and how a database of an earlier version gets them. `user_version` counts the steps that a database has had.
 //!
-//! A migration is never edited after a release; the next one is appended.
+//! A new database is made by `schema/current.sql`. An older one becomes the same by the files of `schema/steps`: a step is never edited
+//! after a release; the next one is appended, and the current schema changed with it.
+//!
+//! # The copy
+//! Before the steps are committed, the database as it was is kept beside it (`codemie.db.before-upgrade`): what a step gets wrong can
+//! be looked up there, and the version before can be gone back to. It is read by a second connection while the first has the right to
+//! write, so it holds exactly what the steps began with. There is one: the next migration puts its own in its place.
+//!
+//! Where there is no room for it, or it cannot be written, the migration says so in the log and goes on. The steps themselves are one
+//! transaction, which a full disk takes back whole; to refuse would stop all recording for the lack of something that hardly anybody
+//! ever needs.
 
-use rusqlite::{Connection, TransactionBehavior};
+use std::fs::{self, OpenOptions};
+use std::io;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+
+use rusqlite::{Connection, OpenFlags, TransactionBehavior};
+use rustix::fs::statvfs;
 
 use super::Error;
+use super::open::{remove, with_suffix};
+use super::row::read_value;
+use os::file::open_regular_with;
 
 /// The schema version this binary knows.
 pub(super) const KNOWN: i64 = 17;
 
-const MIGRATIONS: &[&str] = &[V1, V2, V3, V4, V5, V6, V7, V8, V9, V10, V11, V12, V13, V14, V15, V16, V17];
+const CURRENT: &str = include_str!("../schema/current.sql");
 
-const V1: &str = "
--- One agent session each, whatever number of runs and openings it has.
-CREATE TABLE session (
-  n                  INTEGER PRIMARY KEY,
-  id                 TEXT NOT NULL UNIQUE,
-  former_id          TEXT,              -- imported under an id that is no UUID: shown in place of id
-  name               TEXT NOT NULL UNIQUE,
-  name_base          TEXT NOT NULL,     -- fix-auth, of which this is number name_number of the chain
-  name_number        INTEGER NOT NULL,
-  named              INTEGER NOT NULL,  -- by the user
-  agent              TEXT NOT NULL,
-  agent_version      TEXT,
-  wrapper_version    TEXT NOT NULL,
-  phase              TEXT NOT NULL,
-  link               TEXT NOT NULL,
-  opening            INTEGER NOT NULL,  -- how often it was opened; the last one's number
-  started_at         INTEGER NOT NULL,
-  -- The last closing; null while it goes on.
-  ended_at           INTEGER,
-  status             TEXT,
-  end_reason         TEXT,
-  exit_code          INTEGER,
-  signal             INTEGER,
-  transitioned_to    TEXT,
-  -- The last opening.
-  transitioned_from  TEXT,
-  run                INTEGER REFERENCES run (n),
-  parent             INTEGER REFERENCES session (n) ON DELETE SET NULL,
-  cwd                TEXT,
-  project            TEXT,
-  repository         TEXT,
-  branch             TEXT,
-  agent_session      TEXT,
-  agent_session_file TEXT,
-  evidence           TEXT,
-  bound_at           INTEGER,
-  owns_from          INTEGER,           -- lines older than this are not its own; null: all are
-  last_seq           INTEGER NOT NULL DEFAULT 0,
-  last_delivered_at  INTEGER,
-  grp                TEXT,
-  archived           INTEGER NOT NULL DEFAULT 0,
-  imported_from      TEXT,
-  unpublished        INTEGER NOT NULL DEFAULT 0
-) STRICT;
-CREATE UNIQUE INDEX session_of_agent_session ON session (agent, agent_session) WHERE agent_session IS NOT NULL;
-CREATE INDEX session_by_start ON session (started_at);
-CREATE INDEX session_of_parent ON session (parent) WHERE parent IS NOT NULL;
-CREATE INDEX session_unpublished ON session (n) WHERE unpublished = 1;
+const STEPS: [&str; 17] = [
+    include_str!("../schema/steps/01.sql"),
+    include_str!("../schema/steps/02.sql"),
+    include_str!("../schema/steps/03.sql"),
+    include_str!("../schema/steps/04.sql"),
+    include_str!("../schema/steps/05.sql"),
+    include_str!("../schema/steps/06.sql"),
+    include_str!("../schema/steps/07.sql"),
+    include_str!("../schema/steps/08.sql"),
+    include_str!("../schema/steps/09.sql"),
+    include_str!("../schema/steps/10.sql"),
+    include_str!("../schema/steps/11.sql"),
+    include_str!("../schema/steps/12.sql"),
+    include_str!("../schema/steps/13.sql"),
+    include_str!("../schema/steps/14.sql"),
+    include_str!("../schema/steps/15.sql"),
+    include_str!("../schema/steps/16.sql"),
+    include_str!("../schema/steps/17.sql"),
+];
 
--- Other ids a session answers to: provisional ones, and those of old stores.
-CREATE TABLE alias (
-  id      TEXT PRIMARY KEY,
-  session INTEGER NOT NULL REFERENCES session (n) ON DELETE CASCADE
-) STRICT, WITHOUT ROWID;
-CREATE INDEX alias_of_session ON alias (session);
-
-CREATE TABLE tag (
-  session INTEGER NOT NULL REFERENCES session (n) ON DELETE CASCADE,
-  tag     TEXT NOT NULL,
-  PRIMARY KEY (session, tag)
-) STRICT, WITHOUT ROWID;
-
--- One run of the wrapper. It is in one session at a time.
-CREATE TABLE run (
-  n             INTEGER PRIMARY KEY,
-  id            TEXT NOT NULL UNIQUE,
-  boot          TEXT NOT NULL,
-  pids          TEXT NOT NULL,
-  wrapper_pid   INTEGER NOT NULL,
-  wrapper_start INTEGER NOT NULL,
-  agent_pid     INTEGER,
-  agent_start   INTEGER,
-  started_at    INTEGER NOT NULL,
-  ended_at      INTEGER,
-  session       INTEGER REFERENCES session (n) ON DELETE SET NULL
-) STRICT;
-CREATE INDEX run_of_session ON run (session);
-CREATE INDEX run_alive ON run (n) WHERE ended_at IS NULL;
-
-CREATE TABLE opening (
-  session           INTEGER NOT NULL REFERENCES session (n) ON DELETE CASCADE,
-  number            INTEGER NOT NULL,
-  reason            TEXT NOT NULL,
-  opened_at         INTEGER NOT NULL,
-  closed_at         INTEGER,
-  transitioned_from TEXT,
-  PRIMARY KEY (session, number)
-) STRICT, WITHOUT ROWID;
-
--- What codemie saw and what it made of it, for explain.
-CREATE TABLE evidence (
-  n             INTEGER PRIMARY KEY,
-  session       INTEGER NOT NULL REFERENCES session (n) ON DELETE CASCADE,
-  at            INTEGER NOT NULL,
-  source        TEXT NOT NULL,
-  verdict       TEXT NOT NULL,
-  agent_session TEXT,
-  detail        TEXT NOT NULL
-) STRICT;
-CREATE INDEX evidence_of_session ON evidence (session);
-
--- One fact of an agent's file, owned by one session for good.
-CREATE TABLE record (
-  n              INTEGER PRIMARY KEY,
-  agent          TEXT NOT NULL,
-  kind           TEXT NOT NULL,
-  key            TEXT NOT NULL,
-  session        INTEGER NOT NULL REFERENCES session (n) ON DELETE CASCADE,
-  at             INTEGER NOT NULL,
-  subagent       TEXT,
-  -- usage
-  model          TEXT,
-  input          INTEGER,
-  output         INTEGER,
-  cache_read     INTEGER,
-  cache_write_5m INTEGER,
-  cache_write_1h INTEGER,
-  reasoning      INTEGER,
-  fast           INTEGER,
-  request_id     TEXT,
-  cost           INTEGER,               -- pico-dollars; null: no price known
-  prices         TEXT,                  -- version of the table the cost was made with
-  -- tool
-  tool           TEXT,
-  tool_kind      TEXT,
-  ok             INTEGER,
-  file           TEXT,
-  lines_added    INTEGER,
-  lines_removed  INTEGER,
-  -- error
-  error_status   INTEGER,
-  error_kind     TEXT,
-  UNIQUE (agent, kind, key)
-) STRICT;
-CREATE INDEX record_of_session ON record (session, kind, at);
-CREATE INDEX record_unpriced ON record (session, model) WHERE kind = 'usage' AND cost IS NULL;
-
--- The sums over a session's records, kept beside them by the same transactions.
-CREATE TABLE total (
-  session       INTEGER PRIMARY KEY REFERENCES session (n) ON DELETE CASCADE,
-  api_calls     INTEGER NOT NULL,
-  input         INTEGER NOT NULL,
-  output        INTEGER NOT NULL,
-  cache_read    INTEGER NOT NULL,
-  cache_write   INTEGER NOT NULL,
-  reasoning     INTEGER NOT NULL,
-  cost          INTEGER NOT NULL,
-  prompts       INTEGER NOT NULL,
-  tool_calls    INTEGER NOT NULL,
-  tool_errors   INTEGER NOT NULL,
-  files_changed INTEGER NOT NULL,
-  lines_added   INTEGER NOT NULL,
-  lines_removed INTEGER NOT NULL,
-  api_errors    INTEGER NOT NULL
-) STRICT;
-CREATE TABLE changed_file (
-  session INTEGER NOT NULL REFERENCES session (n) ON DELETE CASCADE,
-  path    TEXT NOT NULL,
-  PRIMARY KEY (session, path)
-) STRICT, WITHOUT ROWID;
-
--- How far a file has been read; moves only together with the records read.
-CREATE TABLE position (
-  device     INTEGER NOT NULL,
-  inode      INTEGER NOT NULL,
-  path       TEXT NOT NULL,
-  offset     INTEGER NOT NULL,
-  state      BLOB NOT NULL,
-  unreadable INTEGER NOT NULL,
-  PRIMARY KEY (device, inode)
-) STRICT, WITHOUT ROWID;
-
--- The outbox. change rises with every insertion and every revision, so a sink's cursor is one number;
--- null: kept back until a backfill.
-CREATE TABLE event (
-  n          INTEGER PRIMARY KEY,
-  id         BLOB NOT NULL,
-  session    INTEGER NOT NULL REFERENCES session (n) ON DELETE CASCADE,
-  seq        INTEGER NOT NULL,
-  rev        INTEGER NOT NULL,
-  type       TEXT NOT NULL,
-  opening    INTEGER NOT NULL,
-  time       INTEGER NOT NULL,
-  record     INTEGER REFERENCES record (n) ON DELETE CASCADE,
-  attributes TEXT,                      -- of START, bound and END; what has a record is told from the record
-  change     INTEGER,
-  UNIQUE (session, seq)
-) STRICT;
-CREATE INDEX event_of_record ON event (record) WHERE record IS NOT NULL;
-CREATE INDEX event_of_life ON event (session, type, opening) WHERE record IS NULL;
-CREATE INDEX event_by_change ON event (change) WHERE change IS NOT NULL;
-
-CREATE TABLE outbox (
-  one     INTEGER PRIMARY KEY CHECK (one = 1),
-  change  INTEGER NOT NULL,             -- the last number given out; never given again, even if rows are pruned
-  durable INTEGER NOT NULL,             -- up to here a power cut takes nothing back
-  logs    INTEGER NOT NULL              -- counts checkpoints; its change is what begins a new log
-) STRICT;
-INSERT INTO outbox VALUES (1, 0, 0, 0);
-
-CREATE TABLE sink (
-  name              TEXT PRIMARY KEY,
-  since             INTEGER NOT NULL,   -- what changed up to here it was never to get
-  cursor            INTEGER NOT NULL,   -- everything up to this change is delivered, or stands in letter
-  lease_holder      TEXT,
-  lease_until       INTEGER,
-  failures          INTEGER NOT NULL DEFAULT 0,
-  retry_at          INTEGER,
-  paused            TEXT,
-  last_delivered_at INTEGER
-) STRICT, WITHOUT ROWID;
-
--- What a sink's cursor has passed without delivering it: dead, or deferred by the sink's own rules.
-CREATE TABLE letter (
-  sink   TEXT NOT NULL REFERENCES sink (name) ON DELETE CASCADE,
-  event  INTEGER NOT NULL REFERENCES event (n) ON DELETE CASCADE,
-  fate   TEXT NOT NULL,
-  rev    INTEGER NOT NULL,
-  reason TEXT NOT NULL,
-  at     INTEGER NOT NULL,
-  PRIMARY KEY (sink, event)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX letter_of_event ON letter (event);
-
--- The agents' versions by the identity of their binaries.
-CREATE TABLE agent_version (
-  identity TEXT PRIMARY KEY,
-  version  TEXT NOT NULL,
-  at       INTEGER NOT NULL
-) STRICT, WITHOUT ROWID;
-
--- What went wrong with the store itself, for doctor.
-CREATE TABLE incident (
-  n      INTEGER PRIMARY KEY,
-  at     INTEGER NOT NULL,
-  kind   TEXT NOT NULL,
-  detail TEXT NOT NULL
-) STRICT;
-
--- Entries of old stores that have been taken over.
-CREATE TABLE imported (
-  source  TEXT NOT NULL,
-  entry   TEXT NOT NULL,
-  session TEXT NOT NULL,
-  at      INTEGER NOT NULL,
-  PRIMARY KEY (source, entry)
-) STRICT, WITHOUT ROWID;
-
-CREATE TABLE setting (
-  key   TEXT PRIMARY KEY,
-  value TEXT NOT NULL
-) STRICT, WITHOUT ROWID;
-";
-
-/// What a sender notes of a receiver.
-const V2: &str = "
-ALTER TABLE sink ADD COLUMN asked_until INTEGER; -- the receiver's own Retry-After
-ALTER TABLE sink ADD COLUMN trouble TEXT;        -- what went wrong last
-ALTER TABLE sink ADD COLUMN target TEXT;         -- a fingerprint of address and credentials
-";
-
-/// What recovery and `explain` must know of a run. The agents' versions are noted in files.
-const V3: &str = "
-ALTER TABLE run ADD COLUMN surroundings TEXT;    -- JSON: the variables that say where the agent's files are
-ALTER TABLE evidence ADD COLUMN run INTEGER REFERENCES run (n) ON DELETE SET NULL; -- in which it was seen
-DROP TABLE agent_version;
-";
-
-/// How many of the requests that describe an event were accepted (column `told`). It stood in the reason, where the next one
-/// wrote over it.
-const V4: &str = "
-ALTER TABLE letter ADD COLUMN told INTEGER NOT NULL DEFAULT 0;
-UPDATE letter SET told = CAST(substr(reason, 27) AS INTEGER), reason = ''
-  WHERE reason LIKE 'requests accepted so far: %';
-";
-
-/// What every command asks for, and hardly ever finds.
-const V5: &str = "
-CREATE INDEX session_broken_off ON session (ended_at) WHERE end_reason = 'crash' OR signal IS NOT NULL;
-";
-
-/// What senders and the dashboard's copy look for among everything there is; and where a sink leads, in two columns instead
-/// of one text, with the places of addresses it led to before.
-const V6: &str = "
-CREATE INDEX event_kept_back ON event (n) WHERE change IS NULL;
-CREATE INDEX letter_waiting ON letter (sink, fate, at) WHERE fate <> 'done';
-ALTER TABLE sink ADD COLUMN address TEXT;
-ALTER TABLE sink ADD COLUMN credentials TEXT;   -- null with an address: it is no longer set up
-UPDATE sink SET address = substr(target, 1, instr(target, '.') - 1),
-    credentials = nullif(substr(target, instr(target, '.') + 1), '') WHERE target IS NOT NULL;
-ALTER TABLE sink DROP COLUMN target;
-CREATE TABLE former_address (
-  sink              TEXT NOT NULL REFERENCES sink (name) ON DELETE CASCADE,
-  address           TEXT NOT NULL,
-  since             INTEGER NOT NULL,
-  cursor            INTEGER NOT NULL,
-  last_delivered_at INTEGER,
-  PRIMARY KEY (sink, address)
-) STRICT, WITHOUT ROWID;
-";
-
-/// The calls of pruned sessions, so that sums outlive them and a scan knows whose they were. And two look-ups that went through
-/// everything: an id among the entries of one old store, and the sessions of a run.
-const V7: &str = "
-CREATE TABLE pruned_session (
-  n                 INTEGER PRIMARY KEY,
-  id                TEXT NOT NULL UNIQUE,
-  name              TEXT NOT NULL,
-  agent             TEXT NOT NULL,
-  agent_session     TEXT,
-  started_at        INTEGER NOT NULL,
-  ended_at          INTEGER,
-  transitioned_from TEXT,
-  project           TEXT,
-  repository        TEXT,
-  branch            TEXT,
-  grp               TEXT,
-  tags              TEXT NOT NULL       -- JSON
-) STRICT;
-CREATE INDEX pruned_session_of_agent_session ON pruned_session (agent_session);
-CREATE TABLE pruned_call (
-  agent          TEXT NOT NULL,
-  key            TEXT NOT NULL,
-  session        INTEGER NOT NULL REFERENCES pruned_session (n),
-  at             INTEGER NOT NULL,
-  model          TEXT,
-  input          INTEGER,
-  output         INTEGER,
-  cache_read     INTEGER,
-  cache_write_5m INTEGER,
-  cache_write_1h INTEGER,
-  reasoning      INTEGER,
-  fast           INTEGER,
-  cost           INTEGER,
-  PRIMARY KEY (agent, key)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX imported_as ON imported (source, session);
-CREATE INDEX session_of_run ON session (run) WHERE run IS NOT NULL;
-";
-
-/// The few sessions that went on in an agent's background service: every command looks for them, and went through all sessions
-/// for it. A piece of evidence that is none of these costs its insertion two comparisons.
-const V8: &str = "
--- Nothing of it is ever sent, and usage leaves it out: the demonstration.
-ALTER TABLE session ADD COLUMN local_only INTEGER NOT NULL DEFAULT 0;
-UPDATE session SET local_only = 1 WHERE agent = 'demo';
-CREATE INDEX evidence_handed_over ON evidence (session) WHERE source = 'handed-over' AND verdict = 'accepted';
-";
-
-/// Requests that must not be carried out twice, by their idempotency keys. Nothing of earlier versions reads it, so that a
-/// process that opened the database before goes on as ever.
-const V9: &str = "
-CREATE TABLE request (
-  kind        TEXT NOT NULL,
-  key         TEXT NOT NULL,
-  content     TEXT NOT NULL,            -- a fingerprint of what was asked for
-  -- The process that carries it out.
-  owner_pid   INTEGER NOT NULL,
-  owner_start INTEGER NOT NULL,
-  boot        TEXT NOT NULL,
-  pids        TEXT NOT NULL,
-  run         TEXT,
-  session     TEXT,
-  stage       TEXT NOT NULL,
-  answer      TEXT,                     -- JSON; null: none yet, or never
-  created_at  INTEGER NOT NULL,
-  PRIMARY KEY (kind, key)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX request_by_age ON request (created_at);
-";
-
-/// The proxy as one more producer of records, and the limits that APIs report.
-const V10: &str = "
-ALTER TABLE record ADD COLUMN seen TEXT;         -- by whom: null is the transcript alone, else 'proxy' or 'both'
-ALTER TABLE record ADD COLUMN source TEXT;       -- whose numbers: null is the transcript, else 'proxy'
-ALTER TABLE record ADD COLUMN call_kind TEXT;
-ALTER TABLE record ADD COLUMN latency_ms INTEGER;
-ALTER TABLE record ADD COLUMN ttft_ms INTEGER;
-ALTER TABLE record ADD COLUMN aborted INTEGER;
-ALTER TABLE record ADD COLUMN attempt INTEGER;
-ALTER TABLE record ADD COLUMN loose INTEGER;     -- 1: waits to be matched with the transcript by its tokens
-ALTER TABLE record ADD COLUMN branch TEXT;       -- when the call was made
-ALTER TABLE record ADD COLUMN head TEXT;
-CREATE INDEX record_loose ON record (session) WHERE loose = 1;
-
--- Further keys of a record: the agent's file and the API call one thing by two names.
-CREATE TABLE record_alias (
-  n      INTEGER PRIMARY KEY,
-  agent  TEXT NOT NULL,
-  kind   TEXT NOT NULL,
-  key    TEXT NOT NULL,
-  record INTEGER NOT NULL REFERENCES record (n) ON DELETE CASCADE,
-  UNIQUE (agent, kind, key)
-) STRICT;
-CREATE INDEX record_alias_of_record ON record_alias (record);
-CREATE TABLE pruned_alias (
-  agent TEXT NOT NULL,
-  key   TEXT NOT NULL,
-  PRIMARY KEY (agent, key)
-) STRICT, WITHOUT ROWID;
-
--- Calls that the proxy saw and whose session is not known yet.
-CREATE TABLE proxied_call (
-  n              INTEGER PRIMARY KEY,
-  agent          TEXT NOT NULL,
-  key            TEXT NOT NULL,
-  keyed          INTEGER NOT NULL,
-  at             INTEGER NOT NULL,
-  run            TEXT,
-  conversation   TEXT,
-  subagent       TEXT,
-  call_kind      TEXT NOT NULL,
-  latency_ms     INTEGER NOT NULL,
-  ttft_ms        INTEGER,
-  aborted        INTEGER NOT NULL,
-  attempt        INTEGER NOT NULL,
-  model          TEXT,                  -- null: the API reported no usage
-  input          INTEGER,
-  output         INTEGER,
-  cache_read     INTEGER,
-  cache_write_5m INTEGER,
-  cache_write_1h INTEGER,
-  reasoning      INTEGER,
-  fast           INTEGER,
-  request_id     TEXT,
-  error_status   INTEGER,
-  error_kind     TEXT,                  -- null: no error
-  UNIQUE (agent, key)
-) STRICT;
-CREATE INDEX proxied_call_of_conversation ON proxied_call (agent, conversation);
-CREATE INDEX proxied_call_of_run ON proxied_call (run) WHERE conversation IS NULL;
-
-ALTER TABLE run ADD COLUMN proxied INTEGER NOT NULL DEFAULT 0;     -- its agent's calls go through the proxy
-ALTER TABLE session ADD COLUMN proxied INTEGER NOT NULL DEFAULT 0; -- all runs that were in it were such
--- Which session such a run was in, from when on.
-CREATE TABLE stay (
-  run     INTEGER NOT NULL REFERENCES run (n) ON DELETE CASCADE,
-  since   INTEGER NOT NULL,
-  session INTEGER NOT NULL REFERENCES session (n) ON DELETE CASCADE,
-  PRIMARY KEY (run, since, session)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX stay_in_session ON stay (session);
-
--- The last report of each limit; the utilization is in millionths.
-CREATE TABLE quota (
-  agent       TEXT NOT NULL,
-  provider    TEXT NOT NULL,
-  window      TEXT NOT NULL,
-  at          INTEGER NOT NULL,
-  utilization INTEGER NOT NULL,
-  resets_at   INTEGER,
-  source      TEXT NOT NULL,
-  event_at    INTEGER NOT NULL,         -- of the last report that became an event
-  PRIMARY KEY (agent, provider, window)
-) STRICT, WITHOUT ROWID;
--- Those that became events.
-CREATE TABLE quota_report (
-  n           INTEGER PRIMARY KEY,
-  agent       TEXT NOT NULL,
-  provider    TEXT NOT NULL,
-  window      TEXT NOT NULL,
-  at          INTEGER NOT NULL,
-  utilization INTEGER NOT NULL,
-  resets_at   INTEGER,
-  source      TEXT NOT NULL,
-  session     INTEGER REFERENCES session (n) ON DELETE SET NULL
-) STRICT;
-CREATE INDEX quota_report_by_time ON quota_report (agent, provider, window, at);
-CREATE INDEX quota_report_of_session ON quota_report (session) WHERE session IS NOT NULL;
--- What a session saw of a window, first and last; a window that began anew is another row.
-CREATE TABLE quota_use (
-  session   INTEGER NOT NULL REFERENCES session (n) ON DELETE CASCADE,
-  provider  TEXT NOT NULL,
-  window    TEXT NOT NULL,
-  period    INTEGER NOT NULL,           -- counts the windows of this name that the session saw
-  first     INTEGER NOT NULL,
-  first_at  INTEGER NOT NULL,
-  last      INTEGER NOT NULL,
-  last_at   INTEGER NOT NULL,
-  resets_at INTEGER,
-  PRIMARY KEY (session, provider, window, period)
-) STRICT, WITHOUT ROWID;
-";
-
-/// Budgets. What was spent is kept by quarters of an hour, at which the days of every zone begin, and by days of UTC, of which a
-/// month has few. Triggers keep it, so that the calls which a process of an earlier version stores are in it as well.
-const V11: &str = "
-CREATE TABLE spent (
-  width    INTEGER NOT NULL,            -- 0: quarters of an hour, 1: days of UTC
-  slot     INTEGER NOT NULL,            -- so many of them since 1970
-  session  INTEGER NOT NULL,            -- without a reference: the triggers take the rows out
-  calls    INTEGER NOT NULL,
-  unpriced INTEGER NOT NULL,            -- those of them without a price
-  cost     INTEGER NOT NULL,
-  PRIMARY KEY (width, slot, session)
-) STRICT, WITHOUT ROWID;
-INSERT INTO spent
-  SELECT 0, r.at / 900000, r.session, count(*), sum(r.cost IS NULL),
-    CAST(ifnull(sum(r.cost >> 32) * 4294967296 + sum(r.cost & 4294967295), 0) AS INTEGER)
-  FROM record r JOIN session s ON s.n = r.session AND s.local_only = 0
-  WHERE r.kind = 'usage' GROUP BY 2, 3;
-INSERT INTO spent
-  SELECT 1, r.at / 86400000, r.session, count(*), sum(r.cost IS NULL),
-    CAST(ifnull(sum(r.cost >> 32) * 4294967296 + sum(r.cost & 4294967295), 0) AS INTEGER)
-  FROM record r JOIN session s ON s.n = r.session AND s.local_only = 0
-  WHERE r.kind = 'usage' GROUP BY 2, 3;
-CREATE TRIGGER spent_by_new_call AFTER INSERT ON record
-WHEN NEW.kind = 'usage' AND (SELECT local_only FROM session WHERE n = NEW.session) = 0
-BEGIN
-  INSERT INTO spent
-    VALUES (0, NEW.at / 900000, NEW.session, 1, NEW.cost IS NULL, ifnull(NEW.cost, 0)),
-      (1, NEW.at / 86400000, NEW.session, 1, NEW.cost IS NULL, ifnull(NEW.cost, 0))
-    ON CONFLICT (width, slot, session) DO UPDATE SET calls = calls + 1, unpriced = unpriced + excluded.unpriced,
-      cost = CAST(cost + excluded.cost AS INTEGER);
-END;
-CREATE TRIGGER spent_without_call AFTER DELETE ON record WHEN OLD.kind = 'usage'
-BEGIN
-  UPDATE spent SET calls = calls - 1, unpriced = unpriced - (OLD.cost IS NULL),
-      cost = CAST(cost - ifnull(OLD.cost, 0) AS INTEGER)
-    WHERE width = 0 AND slot = OLD.at / 900000 AND session = OLD.session;
-  UPDATE spent SET calls = calls - 1, unpriced = unpriced - (OLD.cost IS NULL),
-      cost = CAST(cost - ifnull(OLD.cost, 0) AS INTEGER)
-    WHERE width = 1 AND slot = OLD.at / 86400000 AND session = OLD.session;
-  DELETE FROM spent
-    WHERE width = 0 AND slot = OLD.at / 900000 AND session = OLD.session AND calls <= 0;
-  DELETE FROM spent
-    WHERE width = 1 AND slot = OLD.at / 86400000 AND session = OLD.session AND calls <= 0;
-END;
-CREATE TRIGGER spent_by_revised_call AFTER UPDATE OF at, session, cost ON record
-WHEN NEW.kind = 'usage' AND (SELECT local_only FROM session WHERE n = NEW.session) = 0
-BEGIN
-  UPDATE spent SET calls = calls - 1, unpriced = unpriced - (OLD.cost IS NULL),
-      cost = CAST(cost - ifnull(OLD.cost, 0) AS INTEGER)
-    WHERE width = 0 AND slot = OLD.at / 900000 AND session = OLD.session;
-  UPDATE spent SET calls = calls - 1, unpriced = unpriced - (OLD.cost IS NULL),
-      cost = CAST(cost - ifnull(OLD.cost, 0) AS INTEGER)
-    WHERE width = 1 AND slot = OLD.at / 86400000 AND session = OLD.session;
-  INSERT INTO spent
-    VALUES (0, NEW.at / 900000, NEW.session, 1, NEW.cost IS NULL, ifnull(NEW.cost, 0)),
-      (1, NEW.at / 86400000, NEW.session, 1, NEW.cost IS NULL, ifnull(NEW.cost, 0))
-    ON CONFLICT (width, slot, session) DO UPDATE SET calls = calls + 1, unpriced = unpriced + excluded.unpriced,
-      cost = CAST(cost + excluded.cost AS INTEGER);
-  DELETE FROM spent
-    WHERE width = 0 AND slot = OLD.at / 900000 AND session = OLD.session AND calls <= 0;
-  DELETE FROM spent
-    WHERE width = 1 AND slot = OLD.at / 86400000 AND session = OLD.session AND calls <= 0;
-END;
-CREATE INDEX pruned_call_by_time ON pruned_call (at, session, cost);
-
--- Amounts that a person has added to a budget.
-CREATE TABLE budget_raise (
-  n       INTEGER PRIMARY KEY,
-  budget  TEXT NOT NULL,                -- as config.toml has it, in words: 'month of project widgets'
-  span    TEXT NOT NULL,                -- the day, week or month it holds for; a session's id
-  session TEXT,                         -- it holds for this session's calls alone
-  amount  INTEGER NOT NULL,             -- pico-dollars
-  at      INTEGER NOT NULL
-) STRICT;
-CREATE INDEX budget_raise_of ON budget_raise (budget, span);
-
--- What calls under way may cost, one row for each budget that they count towards.
-CREATE TABLE budget_hold (
-  call        TEXT NOT NULL,
-  budget      TEXT NOT NULL,
-  span        TEXT NOT NULL,
-  amount      INTEGER NOT NULL,
-  at          INTEGER NOT NULL,
-  agent       TEXT NOT NULL,
-  key         TEXT,                     -- the call is over and its record will have this key; its session is not known yet
-  -- The process that passes the call on. When it is gone, its rows mean nothing.
-  owner_pid   INTEGER NOT NULL,
-  owner_start INTEGER NOT NULL,
-  boot        TEXT NOT NULL,
-  pids        TEXT NOT NULL,
-  PRIMARY KEY (call, budget)
-) STRICT, WITHOUT ROWID;
-CREATE INDEX budget_hold_of ON budget_hold (budget, span);
-
--- What a user was told of, so that it is told once.
-CREATE TABLE budget_notice (
-  budget  TEXT NOT NULL,
-  span    TEXT NOT NULL,
-  percent INTEGER NOT NULL,
-  at      INTEGER NOT NULL,
-  PRIMARY KEY (budget, span, percent)
-) STRICT, WITHOUT ROWID;
-";
-
-/// What tells one session from another: its title, and when something last happened in it. Processes of earlier versions leave
-/// `active_at` alone: the index takes the later of what they do write.
-const V12: &str = "
-ALTER TABLE session ADD COLUMN title TEXT;          -- words of the conversation: never sent
-ALTER TABLE session ADD COLUMN title_rank INTEGER;  -- who found them: 0 the first prompt, 1 the agent, 2 the user
-ALTER TABLE session ADD COLUMN active_at INTEGER;   -- of its last opening and its last record, the later
-UPDATE session SET active_at = (SELECT max(opened_at) FROM opening o WHERE o.session = session.n) WHERE opening > 1;
-CREATE INDEX session_by_activity ON session (max(started_at, ifnull(ended_at, 0), ifnull(active_at, 0)));
--- Which models a session used, without looking at its calls one by one.
-CREATE INDEX record_model ON record (session, model) WHERE kind = 'usage';
-";
-
-/// The sessions that came after one, for the sums of a chain.
-const V13: &str = "
-CREATE INDEX opening_came_from ON opening (transitioned_from) WHERE transitioned_from IS NOT NULL;
-";
-
-/// Evidence of the proxy's.
-const V14: &str = "
--- Which process of a run has asked the model in which conversation, where the run was not known to be in that one.
-CREATE TABLE caller (
-  run          INTEGER NOT NULL REFERENCES run (n) ON DELETE CASCADE,
-  conversation TEXT NOT NULL,
-  pid          INTEGER NOT NULL,
-  PRIMARY KEY (run, conversation, pid)
-) STRICT, WITHOUT ROWID;
-";
-
-/// Calls that wait until a budget's others are over.
-const V15: &str = "
-ALTER TABLE budget_hold ADD COLUMN waits INTEGER NOT NULL DEFAULT 0;  -- the call has not begun; its place is by `at`
-";
-
-/// The mark of calls whose usage the proxy could not read in full, by the calls' keys. A table of its own: such a call may wait for
-/// its session, or become no record at all.
-const V16: &str = "
-CREATE TABLE unread_usage (
-  agent TEXT NOT NULL,
-  key   TEXT NOT NULL,
-  at    INTEGER NOT NULL,
-  PRIMARY KEY (agent, key)
-) STRICT, WITHOUT ROWID;
-";
-
-/// How calls are paid for, where the proxy saw it.
-const V17: &str = "
-ALTER TABLE record ADD COLUMN billing TEXT;
-ALTER TABLE proxied_call ADD COLUMN billing TEXT;
-";
+/// The copy of a database as it was before its last migration: its path's suffix.
+const COPY: &str = ".before-upgrade";
 
 /// The version a database is at; reading it also proves that the file is a database.
 pub(super) fn version(conn: &Connection) -> Result<i64, Error> {
-    Ok(conn.query_row("PRAGMA user_version", [], |row| row.get(0))?)
+    Ok(conn.query_row("PRAGMA user_version", [], read_value)?)
 }
 
-/// Brings a database to the known version. Of two processes that try at once, the second finds nothing to do.
-pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
+/// Makes the tables in an empty database.
+pub(super) fn create(conn: &mut Connection) -> Result<(), Error> {
+    let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    tx.execute_batch(CURRENT)?;
+    tx.pragma_update(None, "user_version", KNOWN)?;
+    Ok(tx.commit()?)
+}
+
+/// Brings the database at a path to the known version. Of two processes that try at once, the second finds nothing to do.
+pub(super) fn migrate(conn: &mut Connection, path: &Path) -> Result<(), Error> {
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let found = version(&tx)?;
     if found > KNOWN {
         return Err(Error::Newer { found, known: KNOWN });
     }
-    debug_assert_eq!(i64::try_from(MIGRATIONS.len()), Ok(KNOWN));
     let done = usize::try_from(found).unwrap_or(0);
-    for migration in &MIGRATIONS[done..] {
-        tx.execute_batch(migration)?;
+    if done == STEPS.len() {
+        return Ok(());
+    }
+    for step in &STEPS[done..] {
+        tx.execute_batch(step)?;
     }
     tx.pragma_update(None, "user_version", KNOWN)?;
-    tx.commit()?;
-    Ok(())
+    match keep_copy(path, free_bytes(path)) {
+        Ok(()) => tracing::info!(from = found, to = KNOWN, "the database is brought to a newer version"),
+        Err(damaged @ Error::Damaged(_)) => return Err(damaged),
+        Err(error) => {
+            tracing::warn!(from = found, to = KNOWN, %error, "the database is brought to a newer version without a copy of it");
+        }
+    }
+    Ok(tx.commit()?)
+}
+
+/// Copies what is committed of a database. Twice its size must be free: the steps need room, too.
+fn keep_copy(path: &Path, free: u64) -> Result<(), Error> {
+    let size = |path: &Path| fs::metadata(path).map_or(0, |meta| meta.len());
+    if free / 2 < size(path) + size(&with_suffix(path, "-wal")) {
+        return Err(Error::Full);
+    }
+    let copy = with_suffix(path, COPY);
+    let draft = with_suffix(&copy, ".new");
+    remove(&draft)?;
+    let written = write_copy(path, &draft);
+    if written.is_err() {
+        remove(&draft)?;
+    }
+    written?;
+    fs::rename(&draft, &copy).map_err(|source| Error::io(&copy, source))
+}
+
+fn write_copy(path: &Path, draft: &Path) -> Result<(), Error> {
+    let failed = |source: io::Error| Error::io(draft, source);
+    // SQLite takes an empty file for none, and leaves it readable for its owner alone.
+    let file = open_regular_with(OpenOptions::new().write(true).create_new(true).mode(0o600), draft)
+        .map_err(failed)?;
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+    Connection::open_with_flags(path, flags)?.execute("VACUUM INTO ?1", [draft.to_string_lossy()])?;
+    file.sync_all().map_err(failed)
+}
+
+/// What is free where a file is; all, where that cannot be told.
+fn free_bytes(path: &Path) -> u64 {
+    let folder = path.parent().unwrap_or(path);
+    statvfs(folder).map_or(u64::MAX, |room| room.f_bavail.saturating_mul(room.f_frsize))
 }
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::os::unix::fs::PermissionsExt;
+
+    use rusqlite::types::Value;
+
     use super::*;
+    use crate::Store;
+    use os::home::Home;
+    use types::Timestamp;
+
+    const ROWS: &str = include_str!("../fixtures/rows.sql");
+
+    /// A database as it was after a number of steps, with rows in all tables of that time.
+    fn old(conn: &Connection, steps: usize) {
+        for (step, sql) in (1..=steps).zip(STEPS) {
+            conn.execute_batch(sql).unwrap();
+            let rows = ROWS.split("\n-- step ").find_map(|part| part.strip_prefix(&format!("{step}\n")));
+            conn.execute_batch(rows.unwrap()).unwrap();
+        }
+        conn.pragma_update(None, "user_version", i64::try_from(steps).unwrap()).unwrap();
+    }
+
+    fn texts(conn: &Connection, sql: &str) -> Vec<String> {
+        conn.prepare(sql).unwrap().query_map([], read_value).unwrap().collect::<Result<_, _>>().unwrap()
+    }
+
+    const TABLES: &str =
+        "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%' ORDER BY 1";
+
+    /// By table, the rows; each with its values by column.
+    type Rows = BTreeMap<String, Vec<BTreeMap<String, Value>>>;
+
+    fn rows(conn: &Connection) -> Rows {
+        let read = |table: &String| {
+            let mut statement = conn.prepare(&format!("SELECT * FROM {table} ORDER BY 1, 2")).unwrap();
+            let names: Vec<String> = statement.column_names().map(str::to_owned).collect();
+            let row = |row: &rusqlite::Row<'_>| {
+                names.iter().map(|name| Ok((name.clone(), row.get(name.as_str())?))).collect()
+            };
+            statement.query_map([], row).unwrap().collect::<Result<Vec<_>, _>>().unwrap()
+        };
+        texts(conn, TABLES).into_iter().map(|table| (table.clone(), read(&table))).collect()
+    }
+
+    /// The statements that made the tables, without comments and with one space between words; indexes in the order in which they
+    /// were made, which decides between two that serve a query alike.
+    fn schema(conn: &Connection) -> Vec<String> {
+        let sql = "SELECT tbl_name || ' ' || type || ': ' || sql FROM sqlite_schema WHERE sql IS NOT NULL
+                   ORDER BY tbl_name, type, rowid";
+        let plain = |sql: String| {
+            let lines = sql.lines().map(|line| line.split("--").next().unwrap_or_default());
+            let spaced = lines
+                .collect::<Vec<_>>()
+                .join(" ")
+                .replace(',', " , ")
+                .replace('(', " ( ")
+                .replace(')', " ) ");
+            spaced.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        texts(conn, sql).into_iter().map(plain).collect()
+    }
 
     #[test]
-    fn a_database_of_any_earlier_version_becomes_one_of_this() {
-        for version in 1..MIGRATIONS.len() {
-            let mut old = Connection::open_in_memory().unwrap();
-            for migration in &MIGRATIONS[..version] {
-                old.execute_batch(migration).unwrap();
-            }
-            old.pragma_update(None, "user_version", i64::try_from(version).unwrap()).unwrap();
-            let run = "INSERT INTO run (id, boot, pids, wrapper_pid, wrapper_start, started_at) VALUES ('r', '', '', 1, 1, 1)";
-            old.execute_batch(run).unwrap();
-            if (2..6).contains(&version) {
-                old.execute_batch(
-                    "INSERT INTO sink (name, since, cursor, target) VALUES ('used', 0, 0, 'a.c'), ('retired', 0, 0, 'a.')",
-                )
-                .unwrap();
-            }
-            migrate(&mut old).unwrap();
-            assert_eq!(self::version(&old).unwrap(), KNOWN);
-            let leads: Vec<(String, Option<String>)> = old
-                .prepare("SELECT address, credentials FROM sink ORDER BY name")
-                .unwrap()
-                .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))
-                .unwrap()
-                .collect::<Result<_, _>>()
-                .unwrap();
-            if !leads.is_empty() {
-                assert_eq!(leads, [("a".into(), None), ("a".into(), Some("c".into()))], "from {version}");
-            }
-            let kept: Option<String> =
-                old.query_row("SELECT surroundings FROM run WHERE id = 'r'", [], |row| row.get(0)).unwrap();
-            assert_eq!(kept, None, "from {version}");
+    fn all_steps_come_to_the_current_schema() {
+        let (stepped, mut current) =
+            (Connection::open_in_memory().unwrap(), Connection::open_in_memory().unwrap());
+        assert_eq!(i64::try_from(STEPS.len()), Ok(KNOWN));
+        for step in STEPS {
+            stepped.execute_batch(step).unwrap();
         }
+        create(&mut current).unwrap();
+        assert_eq!(schema(&stepped), schema(&current));
+        assert_eq!(rows(&stepped), rows(&current), "what every database begins with");
+    }
+
+    #[test]
+    fn rows_of_every_step_survive_and_a_copy_keeps_them_as_they_were() {
+        for step in 1..=STEPS.len() {
+            let folder = tempfile::tempdir().unwrap();
+            let path = Home::at(folder.path()).database();
+            let conn = Connection::open(&path).unwrap();
+            conn.query_row("PRAGMA journal_mode = WAL", [], read_value::<String>).unwrap();
+            old(&conn, step);
+            let before = rows(&conn);
+            let empty: Vec<_> = before.iter().filter(|(_, rows)| rows.is_empty()).collect();
+            assert!(empty.is_empty(), "step {step}: no rows in {empty:?}");
+            drop(conn);
+
+            let store = Store::open(&Home::at(folder.path()), Timestamp(0)).unwrap();
+            let after = rows(store.sql());
+            for (table, rows) in &before {
+                // Step 3 takes this one away.
+                let Some(after) = after.get(table) else {
+                    assert_eq!(table, "agent_version");
+                    continue;
+                };
+                assert_eq!(rows.len(), after.len(), "step {step}: {table}");
+                for (old, new) in rows.iter().zip(after) {
+                    for (column, value) in old {
+                        let rewritten = matches!(
+                            (table.as_str(), column.as_str()),
+                            ("sink", "target")
+                                | ("letter", "reason")
+                                | ("session", "local_only" | "active_at")
+                        );
+                        assert!(
+                            rewritten || new.get(column) == Some(value),
+                            "step {step}: {table}.{column}: {new:?}"
+                        );
+                    }
+                }
+            }
+            let copy = with_suffix(&path, COPY);
+            assert_eq!(copy.exists(), step < STEPS.len(), "step {step}");
+            if copy.exists() {
+                let kept = Connection::open(&copy).unwrap();
+                assert_eq!(version(&kept).unwrap(), i64::try_from(step).unwrap());
+                assert_eq!(rows(&kept), before, "step {step}");
+                assert_eq!(fs::metadata(&copy).unwrap().permissions().mode() & 0o777, 0o600);
+            }
+        }
+    }
+
+    #[test]
+    fn values_that_steps_rewrite() {
+        for step in 1..STEPS.len() {
+            let folder = tempfile::tempdir().unwrap();
+            let path = folder.path().join("old.db");
+            let mut conn = Connection::open(&path).unwrap();
+            conn.query_row("PRAGMA journal_mode = WAL", [], read_value::<String>).unwrap();
+            old(&conn, step);
+            migrate(&mut conn, &path).unwrap();
+            assert_eq!(version(&conn).unwrap(), KNOWN);
+            // From step 4 on, the number is in its column.
+            let told = if step < 4 { "2" } else { "3" };
+            assert_eq!(
+                texts(&conn, "SELECT told || reason FROM letter WHERE event = 3"),
+                [told],
+                "step {step}"
+            );
+            if (2..6).contains(&step) {
+                let leads = texts(
+                    &conn,
+                    "SELECT name || ' ' || address || ' ' || ifnull(credentials, '-') FROM sink ORDER BY 1",
+                );
+                assert_eq!(leads, ["native place key", "retired place -"], "step {step}");
+            }
+            assert_eq!(texts(&conn, "SELECT name FROM session WHERE local_only = 1"), ["old"]);
+            assert_eq!(
+                texts(
+                    &conn,
+                    "SELECT format('%d %d %d %d', width, calls, unpriced, cost) FROM spent WHERE session = 1"
+                ),
+                ["0 2 1 4500000000", "1 2 1 4500000000"],
+                "step {step}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_copy_is_kept_and_none_where_there_is_no_room() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("codemie.db");
+        let conn = Connection::open(&path).unwrap();
+        conn.execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (1)").unwrap();
+        let files = || {
+            let mut names: Vec<_> =
+                fs::read_dir(folder.path()).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+            names.sort();
+            names
+        };
+        let size = fs::metadata(&path).unwrap().len();
+        assert!(matches!(keep_copy(&path, 2 * size - 1), Err(Error::Full)));
+        assert_eq!(files(), ["codemie.db"]);
+        keep_copy(&path, 2 * size).unwrap();
+        conn.execute_batch("INSERT INTO t VALUES (2)").unwrap();
+        // What a process that was killed left behind is in nobody's way.
+        fs::write(folder.path().join("codemie.db.before-upgrade.new"), "half").unwrap();
+        keep_copy(&path, u64::MAX).unwrap();
+        assert_eq!(files(), ["codemie.db", "codemie.db.before-upgrade"]);
+        let kept = Connection::open(with_suffix(&path, COPY)).unwrap();
+        assert_eq!(texts(&kept, "SELECT CAST(a AS TEXT) FROM t"), ["1", "2"]);
+    }
+
+    #[test]
+    fn what_is_not_committed_is_not_in_the_copy() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("codemie.db");
+        let mut conn = Connection::open(&path).unwrap();
+        conn.query_row("PRAGMA journal_mode = WAL", [], read_value::<String>).unwrap();
+        conn.execute_batch("CREATE TABLE t (a); INSERT INTO t VALUES (1)").unwrap();
+        let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).unwrap();
+        tx.execute_batch("INSERT INTO t VALUES (2)").unwrap();
+        keep_copy(&path, u64::MAX).unwrap();
+        let kept = Connection::open(with_suffix(&path, COPY)).unwrap();
+        assert_eq!(texts(&kept, "SELECT CAST(a AS TEXT) FROM t"), ["1"]);
     }
 }
