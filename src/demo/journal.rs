@@ -12,7 +12,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 
 use super::script::{self, Call, MODEL, Tool};
-use agents::claude::{evidence, files::ClaudeFiles};
+use agents::claude::FORMAT;
+use agents::kit::registry::RegistryFiles;
 use os::clock::{Clock, SystemClock};
 use os::file::create_private;
 use os::file::{open_regular_with, read_at_most, text_at_most};
@@ -23,7 +24,7 @@ use types::{Pid, ProcessId};
 
 #[derive(Debug)]
 pub(super) struct Journal {
-    files: ClaudeFiles,
+    files: RegistryFiles,
     /// The real path, as Claude Code resolves links first.
     cwd: PathBuf,
     process: ProcessId,
@@ -38,7 +39,7 @@ pub(super) struct Journal {
 
 impl Journal {
     /// Registers this process as being in `session`.
-    pub(super) fn open(files: ClaudeFiles, cwd: PathBuf, session: AgentSessionId) -> io::Result<Self> {
+    pub(super) fn open(files: RegistryFiles, cwd: PathBuf, session: AgentSessionId) -> io::Result<Self> {
         let me = Pid(i32::try_from(std::process::id()).unwrap_or(0));
         let process = SystemProcesses.identify(me).ok_or_else(|| io::Error::other("who am I?"))?;
         create_private(&files.registry())?;
@@ -234,7 +235,7 @@ impl Journal {
             "display": text, "pastedContents": {}, "timestamp": SystemClock.now(), "project": self.cwd,
             "sessionId": self.session,
         });
-        append(&self.files.history(), &[line])
+        append(&self.files.root().join("history.jsonl"), &[line])
     }
 
     fn file(&self) -> PathBuf {
@@ -298,8 +299,7 @@ fn append(path: &Path, lines: &[Value]) -> io::Result<()> {
 /// Takes out the entries of processes that were killed, as Claude Code does when it starts.
 fn sweep(registry: &Path) {
     for path in fs::read_dir(registry).into_iter().flatten().flatten().map(|entry| entry.path()) {
-        let entry =
-            read_at_most(&path, 64 << 10).ok().and_then(|bytes| evidence::registry_entry(&bytes).ok());
+        let entry = read_at_most(&path, 64 << 10).ok().and_then(|bytes| FORMAT.entry(&bytes).ok());
         if entry.is_some_and(|entry| SystemProcesses.start_time(entry.pid) != entry.start) {
             let _ = fs::remove_file(path);
         }
@@ -327,8 +327,12 @@ mod tests {
     fn written(folder: &Path) -> Vec<PathBuf> {
         let cwd = folder.join("project");
         fs::create_dir(&cwd).unwrap();
-        let mut journal =
-            Journal::open(ClaudeFiles::at(folder.join("root")), cwd, AgentSessionId(fresh())).unwrap();
+        let mut journal = Journal::open(
+            RegistryFiles::at(agents::claude::files::LAYOUT, folder.join("root")),
+            cwd,
+            AgentSessionId(fresh()),
+        )
+        .unwrap();
         let mut files = Vec::new();
         for (at, conversation) in script::SCRIPT.iter().enumerate() {
             if at > 0 {
@@ -388,15 +392,17 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let files = written(folder.path());
         let beginnings: Vec<Beginning> =
-            files.iter().map(|file| evidence::head(&fs::read(file).unwrap()).beginning).collect();
+            files.iter().map(|file| FORMAT.head(&fs::read(file).unwrap()).beginning).collect();
         assert!(
             matches!(beginnings[..], [Beginning::Spoken { copied: false }, Beginning::Cleared { .. }]),
             "{beginnings:?}"
         );
         assert_eq!(fs::read_dir(folder.path().join("root/sessions")).unwrap().count(), 0);
         let history = fs::read_to_string(folder.path().join("root/history.jsonl")).unwrap();
-        let may_clear: Vec<bool> =
-            history.lines().map(|line| evidence::history_line(line.as_bytes()).unwrap().may_clear).collect();
+        let may_clear: Vec<bool> = history
+            .lines()
+            .map(|line| agents::claude::evidence::history_line(line.as_bytes()).unwrap().may_clear)
+            .collect();
         assert_eq!(may_clear, [false, false, true, false]);
     }
 

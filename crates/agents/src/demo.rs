@@ -3,9 +3,9 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use crate::claude::Claude;
-use crate::claude::files::ClaudeFiles;
-use crate::claude::observer::ClaudeObserver;
+use crate::claude::files::LAYOUT;
+use crate::claude::{Claude, FORMAT};
+use crate::kit::registry::{RegistryFiles, RegistryObserver};
 use crate::{
     Agent, Conversation, ConversationFiles, Invocation, InvocationKind, Launch, Live, Observe, Observer,
     Proxied, Var, transcript,
@@ -24,8 +24,8 @@ impl Demo {
     pub const NAME: &'static str = types::DEMO;
 
     /// Where it keeps its files.
-    pub fn files(home: &Home) -> ClaudeFiles {
-        ClaudeFiles::at(folder(home))
+    pub fn files(home: &Home) -> RegistryFiles {
+        RegistryFiles::at(LAYOUT, folder(home))
     }
 }
 
@@ -64,6 +64,6 @@ impl Proxied for Demo {}
 impl Observe for Demo {
     fn observer(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Observer>> {
         let home = Home::from_env(var)?;
-        Some(Box::new(ClaudeObserver::new(Self::files(&home), folder)))
+        Some(Box::new(RegistryObserver::new(&FORMAT, Self::files(&home), folder)))
     }
 }

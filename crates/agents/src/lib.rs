@@ -10,30 +10,24 @@
     )
 )]
 
-mod args;
 pub mod claude;
 pub mod codex;
 pub mod correlate;
 pub mod demo;
-pub mod dialog;
 mod files;
 pub mod gemini;
 pub mod invocation;
+pub mod kit;
 mod launch;
 pub mod live;
 #[cfg(test)]
 mod live_fixtures;
-mod loose;
 pub mod meter;
-mod neighbours;
 mod observe;
-mod own_settings;
-mod package;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests alone")]
 pub mod process_table;
 pub mod proxied;
-mod read_stamps;
 #[cfg(test)]
 mod recordings;
 pub mod registry;
@@ -41,15 +35,14 @@ mod repeats;
 #[cfg(any(test, feature = "testing"))]
 #[allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests alone")]
 pub mod scribe;
-mod tool_text;
 pub mod transcript;
-mod writers;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
 
 pub use files::{ConversationFiles, FileOwner, SessionFile, SessionFiles, UnwrappedConversation};
 pub use invocation::{Conversation, Invocation, InvocationKind};
+pub use kit::dialog;
 pub use launch::{Injection, Launch, Remark};
 pub use live::Live;
 pub use observe::{Observation, Observe, Observer};

@@ -1,21 +1,16 @@
 //! Claude Code as an [`Agent`].
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use uuid::Uuid;
 
-use super::files::{self, ClaudeFiles};
 use super::lines::ClaudeLines;
-use super::observer::ClaudeObserver;
-use super::{invocation, live, screen, version, view, writers};
-use crate::UnwrappedConversation;
+use super::{evidence, files, invocation, live, screen, version, view};
+use crate::kit::neighbours::Program;
+use crate::kit::registry::{self, BackgroundService, History, RegistryAgent, RegistryFiles, RegistryFormat};
 use crate::live::{Published, ScreenReading, TurnMark, Writer};
-use crate::meter::line::Lines;
-use crate::{
-    Agent, Conversation, ConversationFiles, FileOwner, Injection, Invocation, Launch, Live, Observe,
-    Observer, Remark, SessionFile, SessionFiles, Var, transcript,
-};
+use crate::{Agent, Conversation, Injection, Invocation, Launch, Live, Remark, Var, transcript};
 use os::file::read_at_most;
 use pty::process::Processes;
 use pty::screen::ScreenView;
@@ -69,8 +64,11 @@ impl Launch for Claude {
             return None;
         }
         if invocation::agents_view_possible(args) {
-            let config =
-                read_at_most(ClaudeFiles::from_env(var)?.global_config(), MAX_CONFIG).unwrap_or_default();
+            let config = read_at_most(
+                &files::global_config(&RegistryFiles::from_env(files::LAYOUT, var)?),
+                MAX_CONFIG,
+            )
+            .unwrap_or_default();
             if invocation::defaults_to_agents_view(&config) {
                 return None;
             }
@@ -105,56 +103,32 @@ impl Launch for Claude {
     }
 }
 
-impl ConversationFiles for Claude {
-    fn conversations(&self, var: Var<'_>, wanted: &str) -> Vec<UnwrappedConversation> {
-        let found = ClaudeFiles::from_env(var).map(|files| files.session_files()).unwrap_or_default();
-        let mut conversations: Vec<UnwrappedConversation> = found
-            .files
-            .into_iter()
-            .filter_map(|file| Some((files::session_id(&file.path)?, file.path)))
-            .filter(|(id, _)| id.0.starts_with(wanted))
-            .map(|(agent_session, file)| UnwrappedConversation {
-                agent: self.name().to_owned(),
-                agent_session,
-                cwd: view::folder(&file),
-                file,
-            })
-            .collect();
-        // Two projects can hold copies of one conversation.
-        conversations.sort_by(|a, b| (&a.agent_session, &a.file).cmp(&(&b.agent_session, &b.file)));
-        conversations.dedup_by(|a, b| a.agent_session == b.agent_session);
-        conversations
-    }
-
-    fn session_files(&self, var: Var<'_>) -> SessionFiles {
-        ClaudeFiles::from_env(var).map(|files| files.project_folders()).unwrap_or_default()
-    }
-
-    fn session_files_in(&self, folder: &Path) -> SessionFiles {
-        files::files_of_project(folder)
-    }
-
-    fn session_roots(&self, var: Var<'_>) -> Vec<PathBuf> {
-        ClaudeFiles::from_env(var).map(|files| files.projects()).into_iter().collect()
-    }
-
-    fn owner(&self, _: Var<'_>, file: &SessionFile) -> Option<FileOwner> {
-        let own = files::session_id(&file.path);
-        let subagent = own.is_none() || own != file.conversation;
-        let named = || view::conversation(&file.path);
-        let conversation = file.conversation.clone().or_else(named)?;
-        Some(FileOwner { conversation, folder: view::folder(&file.path), subagent })
-    }
-
-    /// Only tool calls stay open from one line to the next, so answered calls need no state.
-    fn usage_lines(&self, _state: Option<&str>) -> Option<Box<dyn Lines + Send>> {
-        Some(Box::new(ClaudeLines::usage_only()))
-    }
-
-    fn transcript(&self) -> Option<transcript::Reader> {
-        Some(transcript::Reader::Threads(view::thread))
-    }
+impl RegistryAgent for Claude {
+    const FORMAT: &'static RegistryFormat = &FORMAT;
 }
+
+pub static FORMAT: RegistryFormat = RegistryFormat {
+    program: &PROGRAM,
+    layout: files::LAYOUT,
+    version_field: "version",
+    keeps_entry: |version| !version::lacks_registry(version),
+    beginning: evidence::beginning,
+    lines: |state| Box::new(ClaudeLines::new(state)),
+    usage_lines: || Box::new(ClaudeLines::usage_only()),
+    reader: transcript::Reader::Threads(view::thread),
+    history: Some(History { file: "history.jsonl", entry: evidence::history_line }),
+    background: Some(BackgroundService {
+        jobs: "jobs",
+        job: evidence::job,
+        given: evidence::gives_to_background,
+    }),
+};
+
+/// Older versions are scripts that call their process `claude`.
+pub(super) static PROGRAM: Program = Program {
+    names: &["claude", "claude.exe"],
+    folders: &["/claude-code/", "/claude-agent-sdk/", "/claude/versions/"],
+};
 
 impl Live for Claude {
     fn read_screen(&self, screen: &ScreenView) -> ScreenReading {
@@ -170,7 +144,7 @@ impl Live for Claude {
     }
 
     fn published(&self, var: Var<'_>, pid: Pid, processes: &dyn Processes) -> Option<Published> {
-        live::published(&ClaudeFiles::from_env(var)?, pid, processes)
+        live::published(&RegistryFiles::from_env(files::LAYOUT, var)?, pid, processes)
     }
 
     fn prompt_arguments(&self, prompt: &str) -> Option<Vec<OsString>> {
@@ -182,12 +156,6 @@ impl Live for Claude {
     }
 
     fn writers(&self, var: Var<'_>, conversation: &AgentSessionId, processes: &dyn Processes) -> Vec<Writer> {
-        writers::writers(var, conversation, processes)
-    }
-}
-
-impl Observe for Claude {
-    fn observer(&self, var: Var<'_>, folder: &Path) -> Option<Box<dyn Observer>> {
-        Some(Box::new(ClaudeObserver::new(ClaudeFiles::from_env(var)?, folder)))
+        registry::writers(self, var, conversation, processes)
     }
 }

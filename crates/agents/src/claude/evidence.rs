@@ -1,59 +1,17 @@
-//! Evidence that Claude Code leaves beside its conversations: the registry entry of a process, the history of typed
-//! prompts, and how a session file begins. Bytes in, facts out.
+//! Evidence that Claude Code leaves beside its conversations: the state in a registry entry, the history of typed prompts, the
+//! jobs of its background service, and how a session file begins. Bytes in, facts out.
 
 use std::borrow::Cow;
 
 use serde::Deserialize;
 
 use super::shape::{self, Content, Line, Message, Text};
-use crate::correlate::{Beginning, HistoryEntry, RegistryEntry};
+use crate::correlate::{Beginning, HistoryEntry};
+use crate::kit::loose::Loose;
+use crate::kit::registry::{Job, Torn};
 use crate::live::PublishedStatus;
-use crate::loose::Loose;
 use types::AgentSessionId;
 use types::Timestamp;
-use types::{Pid, StartTime};
-
-/// How much of a file's start decides how it begins. Why 256 KiB: the first message comes within some hundred bytes
-/// unless a pasted image precedes the rest of it. A longer file without one holds a message all the same.
-pub const HEAD_BYTES: usize = 256 * 1024;
-
-/// A registry entry could not be read: the agent rewrites it in place, so a reader may find it empty or half written. A
-/// second look a moment later succeeds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the registry entry is being rewritten; read it again")]
-pub struct Torn;
-
-/// Parses `sessions/<pid>.json`.
-pub fn registry_entry(bytes: &[u8]) -> Result<RegistryEntry, Torn> {
-    #[derive(Deserialize)]
-    #[serde(rename_all = "camelCase")]
-    struct Entry<'a> {
-        pid: i32,
-        #[serde(borrow)]
-        session_id: Cow<'a, str>,
-        #[serde(borrow, default)]
-        proc_start: Text<'a>,
-        #[serde(default)]
-        started_at: Option<i64>,
-        #[serde(borrow, default)]
-        cwd: Text<'a>,
-        #[serde(borrow, default)]
-        version: Text<'a>,
-        #[serde(borrow, default)]
-        kind: Text<'a>,
-    }
-    let entry: Entry = serde_json::from_slice(bytes).map_err(|_| Torn)?;
-    let owned = |text: Text| text.0.map(Cow::into_owned);
-    Ok(RegistryEntry {
-        pid: Pid(entry.pid),
-        start: entry.proc_start.0.and_then(|ticks| ticks.parse().ok()).map(StartTime),
-        started_at: entry.started_at.map(Timestamp),
-        session: AgentSessionId(entry.session_id.into_owned()),
-        cwd: owned(entry.cwd),
-        version: owned(entry.version),
-        background: entry.kind.0.as_deref() == Some("bg"),
-    })
-}
 
 /// What the entry of a process says of its state: `sessions/<pid>.json`. `None` where it says nothing (print mode) or something
 /// that is not known here.
@@ -80,16 +38,6 @@ pub fn registry_status(bytes: &[u8]) -> Result<Option<(PublishedStatus, Option<T
     };
     let since = entry.status_updated_at.0.and_then(|at| i64::try_from(at).ok()).map(Timestamp);
     Ok(Some((status, since)))
-}
-
-/// A job of the background service: `jobs/<id>/state.json`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Job {
-    pub session: AgentSessionId,
-    pub cwd: String,
-    pub created: Timestamp,
-    /// The service has done with it: it is started again only by hand.
-    pub over: bool,
 }
 
 /// Parses a job's state; `None` for one that is half written.
@@ -200,67 +148,8 @@ fn may_clear(typed: &str) -> bool {
     typed.starts_with('/') && !OTHERS.contains(&word.as_str())
 }
 
-/// How a session file begins, from its first [`HEAD_BYTES`] at most.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Head {
-    pub beginning: Beginning,
-    pub session: Option<AgentSessionId>,
-    pub cwd: Option<String>,
-    pub version: Option<String>,
-    /// When the deciding line was written.
-    pub at: Option<Timestamp>,
-    /// The id of the prompt that a first `/clear` was typed with. Up to 2.1.113 it equals the id of the prompt before it, so
-    /// the file with that prompt belongs to the same process.
-    pub prompt: Option<String>,
-}
-
-/// Reads the start of a session file. The last line may be torn; the file may go on.
-pub fn head(bytes: &[u8]) -> Head {
-    let mut head = Head {
-        beginning: Beginning::Silent,
-        session: None,
-        cwd: None,
-        version: None,
-        at: None,
-        prompt: None,
-    };
-    for line in bytes.split_inclusive(|&byte| byte == b'\n').filter(|line| line.ends_with(b"\n")) {
-        let Ok(line) = serde_json::from_slice::<Line>(line) else { continue };
-        let note = |known: &mut Option<String>, value: &Text| {
-            if known.is_none() {
-                *known = value.0.as_deref().map(str::to_owned);
-            }
-        };
-        note(&mut head.cwd, &line.cwd);
-        note(&mut head.version, &line.version);
-        head.session =
-            head.session.or_else(|| line.session_id.0.as_deref().map(|id| AgentSessionId(id.to_owned())));
-        if let Some(beginning) = decided_beginning(&line) {
-            head.beginning = beginning;
-            head.at = line.timestamp.0.as_deref().and_then(Timestamp::parse);
-            head.prompt = line.prompt_id.0.as_deref().map(str::to_owned);
-            return head;
-        }
-    }
-    if bytes.len() >= HEAD_BYTES {
-        head.beginning = Beginning::Spoken { copied: false };
-    }
-    head
-}
-
-/// The time of the last prompt in these lines, if it is not before `since`. Summaries and answers do not count: the process that
-/// asked was there earlier.
-pub fn last_prompt_since(bytes: &[u8], since: Timestamp) -> Option<Timestamp> {
-    bytes.rsplit(|&byte| byte == b'\n').find_map(|line| {
-        let line = serde_json::from_slice::<Line>(line).ok()?;
-        let prompted = line.kind.0.as_deref() == Some("user");
-        let at = line.timestamp.0.as_deref().and_then(Timestamp::parse)?;
-        (prompted && !line.is_copied() && at >= since).then_some(at)
-    })
-}
-
 /// How the file begins, if this line decides it.
-fn decided_beginning(line: &Line) -> Option<Beginning> {
+pub(super) fn beginning(line: &Line<'_>) -> Option<Beginning> {
     let kind = line.kind.0.as_deref()?;
     if line.is_copied() {
         return Some(Beginning::Spoken { copied: true });
@@ -274,8 +163,7 @@ fn decided_beginning(line: &Line) -> Option<Beginning> {
     let message: Message = serde_json::from_str(line.message?.get()).ok()?;
     let cleared = matches!(Content::of(message.content),
         Some(Content::Text(text)) if shape::begins(text, "<command-name>/clear</command-name>"));
-    let at = line.timestamp.0.as_deref().and_then(Timestamp::parse);
-    Some(match at {
+    Some(match line.at() {
         Some(at) if cleared => Beginning::Cleared { at },
         _ => Beginning::Spoken { copied: false },
     })
@@ -286,11 +174,15 @@ mod tests {
     use std::path::Path;
 
     use super::*;
+    use crate::claude::FORMAT;
+    use crate::correlate::RegistryEntry;
+    use crate::kit::registry::HEAD_BYTES;
+    use types::{Pid, StartTime};
 
     #[test]
     fn a_registry_entry_is_read_and_a_torn_one_is_read_again() {
         let text = br#"{"pid":30185,"sessionId":"3a8a7365","cwd":"/home/dev/project","startedAt":1794787572577,"procStart":"290970","version":"2.1.197","peerProtocol":1,"kind":"interactive","entrypoint":"cli","status":"waiting","waitingFor":"permission prompt"}"#;
-        let entry = registry_entry(text).unwrap();
+        let entry = FORMAT.entry(text).unwrap();
         assert_eq!(entry.pid, Pid(30185));
         assert_eq!(entry.start, Some(StartTime(290_970)));
         assert_eq!(entry.session, AgentSessionId("3a8a7365".into()));
@@ -300,9 +192,9 @@ mod tests {
         );
         assert!(!entry.background);
         for end in 0..text.len() {
-            assert_eq!(registry_entry(&text[..end]), Err(Torn), "{end} bytes");
+            assert_eq!(FORMAT.entry(&text[..end]), Err(Torn), "{end} bytes");
         }
-        let bare = registry_entry(br#"{"pid":1,"sessionId":"x","procStart":null,"kind":"bg"}"#).unwrap();
+        let bare = FORMAT.entry(br#"{"pid":1,"sessionId":"x","procStart":null,"kind":"bg"}"#).unwrap();
         assert_eq!((bare.start, bare.started_at, bare.background), (None, None, true));
     }
 
@@ -339,7 +231,7 @@ mod tests {
             .as_array()
             .unwrap()
             .iter()
-            .map(|snapshot| registry_entry(snapshot["content"].to_string().as_bytes()).unwrap())
+            .map(|snapshot| FORMAT.entry(snapshot["content"].to_string().as_bytes()).unwrap())
             .collect();
         assert_eq!(entries.len(), 5);
         assert!(
@@ -420,7 +312,7 @@ mod tests {
             (format!("09-print/{project}/09000000-0000-4000-8000-000000000009.jsonl"), spoken),
         ] {
             let bytes = std::fs::read(folder.join(&file)).unwrap();
-            let head = head(&bytes);
+            let head = FORMAT.head(&bytes);
             assert_eq!(head.beginning, beginning, "{file}");
             assert!(file.contains(&head.session.unwrap().0), "{file}");
             assert_eq!(head.cwd.as_deref(), Some("/home/dev/project"), "{file}");
@@ -436,7 +328,7 @@ mod tests {
                 .unwrap();
         let mut changes = Vec::new();
         for end in 0..=bytes.len() {
-            let beginning = head(&bytes[..end]).beginning;
+            let beginning = FORMAT.head(&bytes[..end]).beginning;
             if changes.last() != Some(&beginning) {
                 changes.push(beginning);
             }
@@ -460,8 +352,12 @@ mod tests {
             (b"{\"type\":\"user\",\"message\":{\"content\":\"about /clear\"}}\n", spoken),
             (b"{\"type\":\"system\",\"forkedFrom\":{}}\n", Beginning::Spoken { copied: true }),
         ] {
-            assert_eq!(head(bytes).beginning, beginning, "{}", String::from_utf8_lossy(bytes));
+            assert_eq!(FORMAT.head(bytes).beginning, beginning, "{}", String::from_utf8_lossy(bytes));
         }
-        assert_eq!(head(&vec![b'x'; HEAD_BYTES]).beginning, spoken, "a first line longer than the head");
+        assert_eq!(
+            FORMAT.head(&vec![b'x'; HEAD_BYTES]).beginning,
+            spoken,
+            "a first line longer than the head"
+        );
     }
 }

@@ -9,7 +9,7 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
 use super::flags::{self, Arity, Flag, Meaning};
-use crate::args::looks_like_a_flag;
+use crate::kit::options::looks_like_a_flag;
 use crate::{Conversation, Invocation, InvocationKind};
 use types::AgentSessionId;
 

@@ -14,12 +14,10 @@ use serde_json::value::RawValue;
 use super::shape::{self, Block, Content, Line, Message, Origin, Text};
 use super::tools::{Change, ToolOutcome, Waiting};
 use super::view;
-use crate::meter::line::{LineFacts, Lines, ParsedLines, Unreadable};
+use crate::meter::line::{Lines, ParsedLines, Unreadable};
 use crate::meter::record::{ApiError, Fact, Record, Usage};
 use crate::meter::title::{Title, TitleSource};
 use pricing::tier::Tier;
-use types::AgentSessionId;
-use types::Timestamp;
 use types::Tokens;
 
 /// Reads one session file, or one sub-agent's file.
@@ -105,7 +103,7 @@ impl Lines for ClaudeLines {
             }
             // In one go. A line that does not fit is examined below, to tell a broken one from a new kind.
             if let Ok(line) = serde_json::from_slice::<Line<'_, Message<'_, IgnoredAny>>>(bytes) {
-                note_facts(&line, &mut into.facts);
+                line.note_facts(&mut into.facts);
                 return match (line.kind.0.as_deref(), &line.message) {
                     (Some("assistant"), Some(message)) => {
                         into.records.extend(answered(&line, message)?);
@@ -116,7 +114,7 @@ impl Lines for ClaudeLines {
             }
         }
         let line: Line = serde_json::from_slice(bytes)?;
-        note_facts(&line, &mut into.facts);
+        line.note_facts(&mut into.facts);
         match line.kind.0.as_deref() {
             Some("assistant") => self.assistant(&line, into),
             Some("user") if self.usage_only.is_none() => {
@@ -143,13 +141,12 @@ impl Lines for ClaudeLines {
 impl ClaudeLines {
     fn assistant(&mut self, line: &Line, into: &mut ParsedLines) -> Result<(), Unreadable> {
         let everything = self.usage_only.is_none();
-        let at = time(line);
         if everything && line.is_api_error_message.0 == Some(true) {
             let error = Fact::Error(ApiError {
                 status: line.api_error_status.0.and_then(|status| u16::try_from(status).ok()),
                 kind: owned(&line.error).unwrap_or_else(|| "unknown".to_owned()),
             });
-            into.records.extend(keyed(line, line.uuid.0.as_deref(), at, error));
+            into.records.extend(line.keyed(line.uuid.0.as_deref(), error));
         }
         let Some(message) = line.message else { return Ok(()) };
         let message: Message = serde_json::from_str(message.get())?;
@@ -168,7 +165,7 @@ impl ClaudeLines {
     }
 
     fn user(&mut self, line: &Line, into: &mut ParsedLines) {
-        let at = time(line);
+        let at = line.at().unwrap_or_default();
         let content = line
             .message
             .and_then(|raw| serde_json::from_str::<Message>(raw.get()).ok())
@@ -187,7 +184,7 @@ impl ClaudeLines {
             }
         }
         if is_prompt(line, &content) {
-            into.records.extend(keyed(line, line.uuid.0.as_deref(), at, Fact::Prompt));
+            into.records.extend(line.keyed(line.uuid.0.as_deref(), Fact::Prompt));
             if into.title.is_none() {
                 into.note_title(Title::of_prompt(&view::texts(&content).join("\n")));
             }
@@ -216,7 +213,7 @@ fn answered<M, C>(line: &Line<'_, M>, message: &Message<'_, C>) -> Result<Option
         tier: if usage.speed.0.as_deref() == Some("fast") { Tier::Fast } else { Tier::Standard },
         request_id: owned(&line.request_id),
     });
-    Ok(keyed(line, Some(id), time(line), usage))
+    Ok(line.keyed(Some(id), usage))
 }
 
 /// A message of the program itself in the model's place.
@@ -275,15 +272,6 @@ fn is_echo(text: &RawValue) -> bool {
     MARKS.iter().any(|mark| shape::begins(text, mark))
 }
 
-fn keyed<M>(line: &Line<'_, M>, key: Option<&str>, at: Timestamp, fact: Fact) -> Option<Record> {
-    Some(Record { key: key?.to_owned(), at, copied: line.is_copied(), subagent: line.subagent(), fact })
-}
-
-/// Zero where the line names none (none was ever seen): a record must not depend on the lines before it.
-fn time<M>(line: &Line<'_, M>) -> Timestamp {
-    line.timestamp.0.as_deref().and_then(Timestamp::parse).unwrap_or_default()
-}
-
 /// The split by lifetime is a part of the total. A line without it is from the time when all cache entries lived 5 minutes.
 fn tokens(usage: &shape::Usage) -> Tokens {
     let split = usage.cache_creation.as_ref();
@@ -297,29 +285,6 @@ fn tokens(usage: &shape::Usage) -> Tokens {
         cache_write_5m: written.saturating_sub(one_hour),
         cache_write_1h: one_hour.min(written),
         reasoning: usage.output_tokens_details.as_ref().and_then(|parts| parts.thinking_tokens).unwrap_or(0),
-    }
-}
-
-fn note_facts<M>(line: &Line<'_, M>, facts: &mut LineFacts) {
-    if let Some(session) = line.session_id.0.as_deref()
-        && facts.session.as_ref().is_none_or(|known| known.0 != session)
-    {
-        facts.session = Some(AgentSessionId(session.to_owned()));
-    }
-    note(&mut facts.cwd, line.relocated_cwd.0.as_deref().or(line.cwd.0.as_deref()));
-    note(&mut facts.version, line.version.0.as_deref());
-    note(&mut facts.branch, line.git_branch.0.as_deref());
-    if let Some(at) = line.timestamp.0.as_deref().and_then(Timestamp::parse) {
-        facts.saw(at);
-    }
-}
-
-/// Copies only what is new: most lines repeat the one before.
-fn note(known: &mut Option<String>, value: Option<&str>) {
-    if let Some(value) = value
-        && known.as_deref() != Some(value)
-    {
-        *known = Some(value.to_owned());
     }
 }
 

@@ -1,5 +1,5 @@
 use super::*;
-use types::ToolKind;
+use types::{AgentSessionId, Timestamp, ToolKind};
 
 fn read(lines: &[&str]) -> ParsedLines {
     let mut reader = ClaudeLines::new(None);

@@ -8,14 +8,14 @@ use std::time::Duration;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
+use super::agent::{FORMAT, PROGRAM};
 use super::evidence;
-use super::files::ClaudeFiles;
 use super::invocation;
 use super::lines::is_prompt;
-use super::observer::{MAX_ENTRY, PROGRAM};
 use super::shape::{Block, Content, Line, Message, Text};
 use super::view;
 use crate::InvocationKind;
+use crate::kit::registry::{MAX_ENTRY, RegistryFiles};
 use crate::live::{Published, TurnKind, TurnMark};
 use os::file::read_at_most;
 use pty::process::Processes;
@@ -89,7 +89,7 @@ fn of_assistant(line: &Line) -> Option<TurnKind> {
 }
 
 /// What the process `pid` has published, or the nearest one below it: a launcher may have started the agent proper.
-pub(super) fn published(files: &ClaudeFiles, pid: Pid, processes: &dyn Processes) -> Option<Published> {
+pub(super) fn published(files: &RegistryFiles, pid: Pid, processes: &dyn Processes) -> Option<Published> {
     let entry = entry_of(files, pid, processes);
     // Only where it has none of its own: to find all below it takes long.
     let below = || processes.family(pid).into_iter().skip(1);
@@ -103,12 +103,11 @@ struct Entry {
 }
 
 /// `None`: there is no entry of this very process.
-fn entry_of(files: &ClaudeFiles, pid: Pid, processes: &dyn Processes) -> Option<Entry> {
+fn entry_of(files: &RegistryFiles, pid: Pid, processes: &dyn Processes) -> Option<Entry> {
     let path = files.registry_entry(pid);
     for attempt in 1..=TRIES {
         let bytes = read_at_most(&path, MAX_ENTRY).ok()?;
-        let (Ok(entry), Ok(status)) = (evidence::registry_entry(&bytes), evidence::registry_status(&bytes))
-        else {
+        let (Ok(entry), Ok(status)) = (FORMAT.entry(&bytes), evidence::registry_status(&bytes)) else {
             if attempt < TRIES {
                 std::thread::sleep(PAUSE);
             }

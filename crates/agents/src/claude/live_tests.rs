@@ -3,6 +3,7 @@ use std::fs;
 use std::path::Path;
 
 use super::*;
+use crate::claude::files::LAYOUT;
 use crate::live::PublishedStatus;
 use types::{AgentSessionId, StartTime};
 
@@ -96,7 +97,7 @@ impl Processes for Table {
 #[test]
 fn the_entry_of_the_process_or_of_one_below_it_is_read() {
     let folder = tempfile::tempdir().unwrap();
-    let files = ClaudeFiles::at(folder.path());
+    let files = RegistryFiles::at(LAYOUT, folder.path());
     fs::create_dir_all(files.registry()).unwrap();
     let write = |pid: i32, start: u64, status: &str| {
         let text = format!(r#"{{"pid":{pid},"sessionId":"s-{pid}","procStart":"{start}"{status}}}"#);

@@ -10,7 +10,6 @@ mod flags;
 pub mod invocation;
 pub mod lines;
 mod live;
-pub mod observer;
 mod proxied;
 mod route;
 mod screen;
@@ -18,7 +17,6 @@ mod shape;
 mod tools;
 mod version;
 pub mod view;
-mod writers;
 
 #[cfg(test)]
 mod captures_tests;
@@ -27,4 +25,4 @@ mod cost_state_tests;
 #[cfg(test)]
 mod replay_tests;
 
-pub use agent::Claude;
+pub use agent::{Claude, FORMAT};

@@ -5,7 +5,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::evidence;
+use super::{FORMAT, evidence};
 use crate::correlate::{Beginning, Correlator, Decision, Method, NewSessionFile, SETTLE, Signal};
 use types::AgentSessionId;
 use types::Timestamp;
@@ -60,7 +60,7 @@ impl Recording {
         let Some(size) = size else { return Beginning::Absent };
         let bytes =
             std::fs::read(self.folder.join(format!("projects/-home-dev-project/{id}.jsonl"))).unwrap();
-        evidence::head(&bytes[..size.min(bytes.len())]).beginning
+        FORMAT.head(&bytes[..size.min(bytes.len())]).beginning
     }
 
     /// Every decision, with its time.
@@ -73,7 +73,7 @@ impl Recording {
             Registry::Missing => &[],
         };
         for (at, bytes) in entries {
-            let entry = evidence::registry_entry(bytes).unwrap();
+            let entry = FORMAT.entry(bytes).unwrap();
             let file = self.beginning(&entry.session.0, *at);
             events.push((*at, Signal::Registry { entry, file }));
         }

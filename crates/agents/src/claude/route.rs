@@ -6,9 +6,9 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Map, Value};
 
-use super::files::ClaudeFiles;
-use super::version;
-use crate::own_settings::{base_url, http_proxy_in_the_way, is_on, json_with, upwards};
+use super::{files, version};
+use crate::kit::registry::RegistryFiles;
+use crate::kit::settings::{base_url, http_proxy_in_the_way, is_on, json_with, upwards};
 use crate::{ProxyLead, ProxyRoute, ProxyStart};
 use os::file::entries;
 
@@ -73,8 +73,8 @@ fn certain(start: &ProxyStart<'_>) -> Result<ProxyRoute, String> {
     if let Some(proxy) = http_proxy_in_the_way(&var) {
         return Err(proxy);
     }
-    if let Some(files) = ClaudeFiles::from_env(start.var)
-        && let Some(login) = json_with(&files.root().join(".credentials.json"), &[GATEWAY_LOGIN])?
+    if let Some(own) = RegistryFiles::from_env(files::LAYOUT, start.var)
+        && let Some(login) = json_with(&own.root().join(".credentials.json"), &[GATEWAY_LOGIN])?
         && login.get(GATEWAY_LOGIN).is_some()
     {
         return Err("it is signed in to a gateway".to_owned());
@@ -106,10 +106,10 @@ fn text(value: &Value) -> String {
 /// In the order in which they are applied, as far as that matters: managed settings last.
 fn settings_files(start: &ProxyStart<'_>) -> Result<Vec<SettingsFile>, String> {
     let mut found = Vec::new();
-    if let Some(files) = ClaudeFiles::from_env(start.var) {
-        add(&mut found, files.global_config())?;
+    if let Some(own) = RegistryFiles::from_env(files::LAYOUT, start.var) {
+        add(&mut found, &files::global_config(&own))?;
         for name in ["settings.json", "remote-settings.json"] {
-            add(&mut found, &files.root().join(name))?;
+            add(&mut found, &own.root().join(name))?;
         }
     }
     for name in [".claude/settings.json", ".claude/settings.local.json"] {

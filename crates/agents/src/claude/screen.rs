@@ -9,7 +9,7 @@
 
 use unicode_width::UnicodeWidthChar;
 
-use crate::dialog::ScreenDialog;
+use crate::kit::dialog::ScreenDialog;
 use crate::live::{Composer, ScreenReading, Shown};
 use pty::screen::{CellRange, ScreenView};
 

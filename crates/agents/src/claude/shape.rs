@@ -1,93 +1,16 @@
-//! The shape of the lines in a session file, as far as it is read here. Borrowed from the line; unknown fields are
-//! ignored.
-
-use std::borrow::Cow;
+//! What stands in the lines of a session file, as far as it is read here: messages, their usage and their blocks. Borrowed from
+//! the line; unknown fields are ignored.
 
 use serde::Deserialize;
-use serde::de::IgnoredAny;
 use serde_json::value::RawValue;
 
-use crate::loose::Loose;
-
-/// A text of the line itself, copied only where it holds escapes.
-pub(super) type Text<'a> = Loose<Cow<'a, str>>;
-
-/// One line. `M` is its message: raw, where it is parsed only once the line's kind is known.
-#[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase", bound(deserialize = "M: Deserialize<'de>"))]
-pub(super) struct Line<'a, M = &'a RawValue> {
-    #[serde(borrow, default, rename = "type")]
-    pub(super) kind: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) subtype: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) uuid: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) timestamp: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) session_id: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) cwd: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) relocated_cwd: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) version: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) git_branch: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) agent_id: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) request_id: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) prompt_id: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) prompt_source: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) ai_title: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) custom_title: Text<'a>,
-    #[serde(borrow, default)]
-    pub(super) error: Text<'a>,
-    #[serde(default)]
-    pub(super) api_error_status: Loose<u64>,
-    #[serde(default)]
-    pub(super) is_api_error_message: Loose<bool>,
-    #[serde(default)]
-    pub(super) is_sidechain: Loose<bool>,
-    #[serde(default)]
-    pub(super) is_meta: Loose<bool>,
-    #[serde(default)]
-    pub(super) is_compact_summary: Loose<bool>,
-    #[serde(default)]
-    pub(super) interrupted_message_id: Option<IgnoredAny>,
-    #[serde(default)]
-    pub(super) forked_from: Option<IgnoredAny>,
-    #[serde(borrow, default)]
-    pub(super) origin: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    pub(super) tool_use_result: Option<&'a RawValue>,
-    #[serde(default = "none")]
-    pub(super) message: Option<M>,
-}
+use crate::kit::loose::Loose;
+pub(super) use crate::kit::loose::Text;
+pub(super) use crate::kit::registry::line::Line;
 
 /// A default without bounds on the type.
 fn none<T>() -> Option<T> {
     None
-}
-
-impl<M> Line<'_, M> {
-    pub(super) fn is_copied(&self) -> bool {
-        self.forked_from.is_some()
-    }
-
-    /// Versions that kept sub-agents in the main file marked them without naming them.
-    pub(super) fn subagent(&self) -> Option<String> {
-        match &self.agent_id.0 {
-            Some(id) => Some(id.to_string()),
-            None if self.is_sidechain.0 == Some(true) => Some("sidechain".to_owned()),
-            None => None,
-        }
-    }
 }
 
 /// Who or what put a `user` line there.

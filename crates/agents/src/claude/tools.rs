@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::shape::Text;
+use crate::kit::tools::{MAX_NAME, MAX_PATH, cut, line_count};
 use crate::meter::record::{Fact, Record, Tool};
-use crate::tool_text::{MAX_NAME, MAX_PATH, cut, line_count};
 use types::Timestamp;
 use types::ToolKind;
 

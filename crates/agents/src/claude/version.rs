@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use crate::package;
+use crate::kit;
 
 /// `--session-id` was seen to name the session file in a terminal in 1.0.53, 1.0.71, 1.0.88, 1.0.123, 1.0.128, 2.0.0, 2.0.22, 2.0.50,
 /// 2.0.74, 2.1.0, 2.1.25, 2.1.50, 2.1.75, 2.1.100, 2.1.112, 2.1.113, 2.1.139, 2.1.165, 2.1.197 and 2.1.325; with `-p` in 1.0.71, 1.0.123,
@@ -43,7 +43,7 @@ fn parse(number: &str) -> Option<(u64, u64, u64)> {
 /// The version of this program, from its npm package or from where the native installer has put it. `None` for a launcher that
 /// only finds the agent. Reads one small file at most: this is on the way to exec.
 pub(super) fn installed(program: &Path) -> Option<String> {
-    native(program).or_else(|| package::version(program, "@anthropic-ai/claude-code"))
+    native(program).or_else(|| kit::version::of_package(program, "@anthropic-ai/claude-code"))
 }
 
 /// The native installer's program is `…/claude/versions/2.1.197`, behind a link.

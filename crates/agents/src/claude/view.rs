@@ -1,18 +1,14 @@
 //! A session file as a conversation to read: messages, and tool calls of one line each.
 
 use std::borrow::Cow;
-use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::files;
 use super::lines::is_prompt;
 use super::shape::{Block, Content, Line, Message, Text};
-use crate::meter::form::Opened;
-use crate::transcript::{Forwards, Item, ItemKind, Threaded, one_line};
-use os::file::open_regular;
-use types::{AgentSessionId, Timestamp};
+use crate::transcript::{Item, ItemKind, Threaded, one_line};
+use types::Timestamp;
 
 /// The text that Claude writes where no answer was asked for.
 const FILLER: &str = "No response requested.";
@@ -61,38 +57,6 @@ fn items(line: &[u8]) -> Vec<Item> {
         _ => Vec::new(),
     };
     kind.into_iter().map(|kind| Item { at, kind }).collect()
-}
-
-/// The folder of a conversation: of the folders its lines name, the one it is filed under. The agent's shell changes
-/// folders, and `/cd` files the conversation elsewhere.
-pub fn folder(session_file: &Path) -> Option<PathBuf> {
-    let filed = session_file.parent()?.file_name()?;
-    let file = open_regular(session_file).map(Opened::File).ok()?;
-    let mut lines = Forwards::new(&file, 0).ok()?;
-    let mut first = None;
-    while let Ok(Some(line)) = lines.next() {
-        let Ok(line) = serde_json::from_slice::<Line>(&line) else { continue };
-        let named = line.relocated_cwd.0.or(line.cwd.0);
-        let Some(named) = named.as_deref().map(Path::new) else { continue };
-        if *files::slug(named.as_os_str()) == *filed {
-            return Some(named.to_owned());
-        }
-        first.get_or_insert_with(|| named.to_owned());
-    }
-    first
-}
-
-/// The conversation that a file's first lines name.
-pub fn conversation(session_file: &Path) -> Option<AgentSessionId> {
-    let file = open_regular(session_file).map(Opened::File).ok()?;
-    let mut lines = Forwards::new(&file, 0).ok()?;
-    while let Ok(Some(line)) = lines.next() {
-        let line = serde_json::from_slice::<Line>(&line).ok();
-        if let Some(session) = line.and_then(|line| line.session_id.0.map(Cow::into_owned)) {
-            return Some(AgentSessionId(session));
-        }
-    }
-    None
 }
 
 fn assistant(content: &Content) -> Vec<ItemKind> {
@@ -185,7 +149,11 @@ fn string(raw: &RawValue) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
+    use crate::claude::files::LAYOUT;
+    use crate::kit::registry::line::folder;
 
     fn recorded(file: &str) -> Vec<ItemKind> {
         let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/fixtures/claude").join(file);
@@ -255,7 +223,7 @@ mod tests {
             ("{\"type\":\"mode\"}\n".to_owned(), None),
         ] {
             std::fs::write(&file, &content).unwrap();
-            assert_eq!(folder(&file).as_deref(), expected.map(Path::new), "{content}");
+            assert_eq!(folder(LAYOUT, &file).as_deref(), expected.map(Path::new), "{content}");
         }
     }
 

@@ -17,7 +17,7 @@ use crate::meter::line::Lines;
 use crate::meter::title::Title;
 use crate::{
     Agent, ConversationFiles, FileOwner, Invocation, InvocationKind, Launch, Observe, Observer, Remark,
-    SessionFile, SessionFiles, Var, package, transcript,
+    SessionFile, SessionFiles, Var, kit, transcript,
 };
 use os::file::read_at_most;
 use pty::process::{Processes, SystemProcesses};
@@ -67,7 +67,7 @@ impl Launch for Codex {
     }
 
     fn installed_version(&self, program: &Path) -> Option<String> {
-        package::version(program, "@openai/codex")
+        kit::version::of_package(program, "@openai/codex")
     }
 
     /// Without them, the interactive program is only a client of a shared background server: that one writes the

@@ -57,7 +57,7 @@ fn cases() -> Vec<Case> {
 }
 
 fn cases_in(folder: &str) -> Vec<Case> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder);
     let truths: Value = serde_json::from_slice(&fs::read(root.join("truth.json")).unwrap()).unwrap();
     let case = |(name, truth): (&String, &Value)| {
         let files = CodexFiles::at(root.join(name)).all().files.into_iter().map(|file| file.path);

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use uuid::Uuid;
 
-use crate::args::{self, Arity, Flag, Item, flag};
+use crate::kit::options::{self, Arity, Flag, Item, flag};
 use crate::{Conversation, Invocation, InvocationKind};
 use types::AgentSessionId;
 
@@ -89,7 +89,7 @@ const MANAGEMENT: [&str; 24] = [
 const DECIDES_WHERE: [&str; 6] = ["--config", "--enable", "--disable", "--search", "--no-daemon", "--remote"];
 
 pub(super) fn classify(args: &[OsString]) -> Invocation {
-    let items = args::read(args, &FLAGS);
+    let items = options::read(args, &FLAGS);
     let has = |name: &str| has(&items, name);
     let mut words = items.iter().filter_map(|item| match item {
         Item::Operand(word) => std::str::from_utf8(word).ok(),
@@ -131,20 +131,20 @@ pub(super) fn classify(args: &[OsString]) -> Invocation {
 
 /// Whether the arguments themselves decide where the conversation runs.
 pub(super) fn decides_where(args: &[OsString]) -> bool {
-    let items = args::read(args, &FLAGS);
+    let items = options::read(args, &FLAGS);
     DECIDES_WHERE.iter().any(|name| has(&items, name))
 }
 
 /// Whether the conversation may run in a server, its own or one that `--remote` names.
 pub(super) fn may_be_client(args: &[OsString]) -> bool {
-    let items = args::read(args, &FLAGS);
+    let items = options::read(args, &FLAGS);
     has(&items, "--remote") || !DECIDES_WHERE.iter().any(|name| has(&items, name))
 }
 
 /// The folder that the arguments have it work in, if they name one.
 pub(super) fn folder(args: &[OsString]) -> Option<OsString> {
     use std::os::unix::ffi::OsStringExt;
-    args::read(args, &FLAGS).into_iter().find_map(|item| match item {
+    options::read(args, &FLAGS).into_iter().find_map(|item| match item {
         Item::Flag("--cd", Some(folder)) => Some(OsString::from_vec(folder.to_vec())),
         _ => None,
     })
@@ -163,7 +163,7 @@ pub(super) fn chooses_api(args: &[OsString]) -> Option<&'static str> {
         b"forced_login_method",
         b"cli_auth_credentials_store",
     ];
-    args::read(args, &FLAGS).iter().find_map(|item| match item {
+    options::read(args, &FLAGS).iter().find_map(|item| match item {
         Item::Flag(option, _) if OPTIONS.contains(option) => Some(*option),
         Item::Flag("--config", Some(value)) => {
             KEYS.iter().any(|key| value.trim_ascii_start().starts_with(key)).then_some("-c")

@@ -10,7 +10,7 @@ use toml_edit::{DocumentMut, Item};
 use super::files::CodexFiles;
 use super::invocation;
 use super::version::takes_config_flag;
-use crate::own_settings::{base_url, http_proxy_in_the_way, json_with, toml, upwards};
+use crate::kit::settings::{base_url, http_proxy_in_the_way, json_with, toml, upwards};
 use crate::{ProxyLead, ProxyRoute, ProxyStart};
 
 /// Where calls with an API key go.

@@ -7,7 +7,7 @@
 //! - While an answer streams, 0.166.0 shows no sign of work on the screen: only the title has a spinner, and `OSC 7501` says
 //!   `working`.
 
-use crate::dialog::ScreenDialog;
+use crate::kit::dialog::ScreenDialog;
 use crate::live::{Composer, ScreenReading, Shown};
 use pty::screen::ScreenView;
 

@@ -10,7 +10,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::limits;
-use crate::loose::Loose;
+use crate::kit::loose::Loose;
 use crate::meter::quota::QuotaReport;
 use types::Timestamp;
 

@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::shape::{Item, Text};
+use crate::kit::tools::{MAX_NAME, MAX_PATH, cut, line_count};
 use crate::meter::record::{Fact, Record, Tool};
-use crate::tool_text::{MAX_NAME, MAX_PATH, cut, line_count};
 use types::Timestamp;
 use types::ToolKind;
 
@@ -333,7 +333,7 @@ mod tests {
             format!(r#"{{"type":"FileChange","id":"c","status":"{status}","changes":{changes}}}"#)
         };
         let add = r#"{"/p/a.rs":{"type":"add","content":"one\ntwo"}}"#;
-        let update = r#"{"/p/a.rs":{"type":"update","unified_diff":"--- a\n+++ b\n -1 +1,2 \n x\n-y\n+z\n+--w\n","move_path":null}}"#;
+        let update = r#"{"/p/a.rs":{"type":"update","unified_diff":"--- a\n+++ b\n@@ -1 +1,2 @@\n x\n-y\n+z\n+--w\n","move_path":null}}"#;
         let both =
             r#"{"/p/b.rs":{"type":"add","content":"x\n"},"/p/a.rs":{"type":"delete","content":"1\n2\n"}}"#;
         let run = |parsed: &str| {

@@ -1,6 +1,6 @@
 //! Which options a version of Codex takes.
 
-use crate::package::major_and_minor;
+use crate::kit::version::major_and_minor;
 
 /// The first that takes `--no-daemon`, and the first that starts a shared server by itself: 0.155.1 does neither. Its own
 /// pre-releases were not looked at.

@@ -8,9 +8,9 @@ use std::time::Duration;
 
 use super::agent::daemon;
 use super::files::{self, CodexFiles};
+use crate::kit::neighbours::Program;
+use crate::kit::writers::{background, foreground};
 use crate::live::Writer;
-use crate::neighbours::Program;
-use crate::writers::{background, foreground};
 use crate::{Agent, Live, Var};
 use pty::process::{OpenFile, Processes};
 use types::{AgentSessionId, Pid};

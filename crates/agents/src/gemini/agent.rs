@@ -14,7 +14,7 @@ use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::{
     Agent, ConversationFiles, FileOwner, Injection, Invocation, Launch, Observe, Observer, Remark,
-    SessionFile, SessionFiles, Var, package, transcript,
+    SessionFile, SessionFiles, Var, kit, transcript,
 };
 use types::AgentSessionId;
 
@@ -42,7 +42,7 @@ impl Launch for Gemini {
 
     /// Its files hold no version, but its package does.
     fn installed_version(&self, program: &Path) -> Option<String> {
-        package::version(program, "@google/gemini-cli")
+        kit::version::of_package(program, "@google/gemini-cli")
     }
 
     fn inject(

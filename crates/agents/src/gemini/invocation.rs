@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::args::{self, Arity, Flag, Item, flag};
+use crate::kit::options::{self, Arity, Flag, Item, flag};
 use crate::{Conversation, Invocation, InvocationKind};
 use types::AgentSessionId;
 
@@ -48,7 +48,7 @@ const LEAVING: [&str; 5] =
 const PROTOCOLS: [&str; 2] = ["--acp", "--experimental-acp"];
 
 pub(super) fn classify(args: &[OsString]) -> Invocation {
-    let items = args::read(args, &FLAGS);
+    let items = options::read(args, &FLAGS);
     let value = |name: &str| {
         items.iter().find_map(|item| match item {
             Item::Flag(known, value) if *known == name => Some(*value),
@@ -95,7 +95,7 @@ fn is_uuid(text: &[u8]) -> bool {
 
 /// Whether the arguments ask for a sandbox, in which this machine's own addresses may be others.
 pub(super) fn in_a_sandbox(args: &[OsString]) -> bool {
-    args::read(args, &FLAGS).iter().any(|item| matches!(item, Item::Flag("--sandbox", _)))
+    options::read(args, &FLAGS).iter().any(|item| matches!(item, Item::Flag("--sandbox", _)))
 }
 
 #[cfg(test)]

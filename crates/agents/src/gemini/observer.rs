@@ -1,7 +1,7 @@
 //! Following one run of Gemini CLI by the files it writes: the folder's log of typed prompts, and the conversations.
 //!
 //! All its processes in a folder write to the same files without naming themselves, so every trace goes to the correlator
-//! together with the processes that can have made it ([`crate::neighbours`]).
+//! together with the processes that can have made it ([`crate::kit::neighbours`]).
 
 use std::collections::HashSet;
 use std::collections::btree_map::{BTreeMap, Entry};
@@ -14,12 +14,12 @@ use super::evidence::{self, LineEvidence, LogReader};
 use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
 use crate::correlate::{Method, Signal, Trace};
+use crate::kit::neighbours::{Neighbourhood, Neighbours, Program};
+use crate::kit::read_stamps::ReadStamps;
 use crate::meter::document::{MAX_DOCUMENT, Unread, each_element};
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
-use crate::neighbours::{Neighbourhood, Neighbours, Program};
 use crate::observe::{Observation, Observer};
-use crate::read_stamps::ReadStamps;
 use os::clock::{Clock, SystemClock};
 use os::file::{Stamp, TICK, head, modified, open_regular};
 use pty::process::Processes;

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 
 use super::files::GeminiFiles;
 use super::invocation;
-use crate::own_settings::{base_url, http_proxy_in_the_way, is_on, json_with, text, upwards};
+use crate::kit::settings::{base_url, http_proxy_in_the_way, is_on, json_with, text, upwards};
 use crate::{ProxyLead, ProxyRoute, ProxyStart};
 
 pub(super) const API: &str = "https://generativelanguage.googleapis.com";

@@ -4,7 +4,7 @@
 //! It hides the terminal's cursor, and yet moves it to where it draws its own. The title says `◇  Ready`, `✦  Working…` (or
 //! what it thinks about) and `✋  Action Required`: from 0.40.1 on at the latest, unless the user has switched it off.
 
-use crate::dialog::ScreenDialog;
+use crate::kit::dialog::ScreenDialog;
 use crate::live::{Composer, ScreenReading, Shown};
 use pty::screen::ScreenView;
 

@@ -6,7 +6,7 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::loose::Loose;
+use crate::kit::loose::Loose;
 
 /// A text of the line itself, copied only where it holds escapes.
 pub(super) type Text<'a> = Loose<Cow<'a, str>>;

@@ -4,9 +4,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::shape::Text;
-use crate::loose::Loose;
+use crate::kit::loose::Loose;
+use crate::kit::tools::{MAX_NAME, MAX_PATH, cut};
 use crate::meter::record::{Fact, Record, Tool};
-use crate::tool_text::{MAX_NAME, MAX_PATH, cut};
 use types::Timestamp;
 use types::ToolKind;
 

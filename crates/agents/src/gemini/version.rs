@@ -1,6 +1,6 @@
 //! Which versions take an id, and which keep their first one.
 
-use crate::package::major_and_minor;
+use crate::kit::version::major_and_minor;
 
 /// Measured to take `--session-id`: 0.51.0, 0.61.0; 0.40.1 does not. Later ones of this major version count, too; a new
 /// major version is a new program.

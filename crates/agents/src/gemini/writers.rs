@@ -2,10 +2,9 @@
 //! with `latest` or without any id and has the conversation open cannot be known from outside: it keeps no lock, no open file and
 //! no record of its process. Runs of codemie's own are known by the store.
 
-use super::invocation::classify;
 use super::observer::PROGRAM;
+use crate::kit::writers::{foreground, named_by_command};
 use crate::live::Writer;
-use crate::writers::{foreground, named_by_command};
 use crate::{Agent, Var};
 use pty::process::Processes;
 use types::AgentSessionId;
@@ -15,7 +14,7 @@ pub(super) fn writers(
     conversation: &AgentSessionId,
     processes: &dyn Processes,
 ) -> Vec<Writer> {
-    let named = named_by_command(&PROGRAM, classify, conversation, processes).into_iter();
+    let named = named_by_command(&PROGRAM, &super::Gemini, conversation, processes).into_iter();
     named
         .filter_map(|running| foreground(super::Gemini.name(), running.pid, running.folder, processes))
         .collect()

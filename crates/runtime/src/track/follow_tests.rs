@@ -12,12 +12,13 @@ use serde_json::Value;
 use super::{Follower, News};
 use agents::Observer;
 use agents::claude::Claude;
-use agents::claude::files::{ClaudeFiles, session_id};
-use agents::claude::observer::ClaudeObserver;
+use agents::claude::FORMAT;
+use agents::claude::files::LAYOUT;
 use agents::codex::files::{CodexFiles, thread_of};
 use agents::codex::observer::CodexObserver;
 use agents::gemini::files::GeminiFiles;
 use agents::gemini::observer::GeminiObserver;
+use agents::kit::registry::{RegistryFiles, RegistryObserver, session_id};
 use scan::{Days, Scanner};
 use store::Store;
 use store::View;
@@ -67,7 +68,11 @@ fn claude() -> Vec<Recording> {
             conversations: conversations(&files_below(&projects)),
             truth: truth(&case),
             observer: |root| {
-                Box::new(ClaudeObserver::new(ClaudeFiles::at(root), Path::new("/home/dev/project")))
+                Box::new(RegistryObserver::new(
+                    &FORMAT,
+                    RegistryFiles::at(LAYOUT, root),
+                    Path::new("/home/dev/project"),
+                ))
             },
             name,
         }

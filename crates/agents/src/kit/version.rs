@@ -16,7 +16,7 @@ const MAX_BYTES: u64 = 64 * 1024;
 
 /// The version of the package called `name` that `program` belongs to; `None` for a launcher that only finds the
 /// agent: a manager's shim, a script.
-pub(super) fn version(program: &Path, name: &str) -> Option<String> {
+pub(crate) fn of_package(program: &Path, name: &str) -> Option<String> {
     let program = fs::canonicalize(program).ok()?;
     program.ancestors().skip(1).take(LEVELS).find_map(|folder| version_in(&folder.join("package.json"), name))
 }
@@ -32,7 +32,7 @@ fn version_in(file: &Path, name: &str) -> Option<String> {
 }
 
 /// The first two numbers of a version of three (`0.61.0`, `0.62.0-preview.1`).
-pub(super) fn major_and_minor(version: &str) -> Option<(u64, u64)> {
+pub(crate) fn major_and_minor(version: &str) -> Option<(u64, u64)> {
     let mut parts = version.splitn(3, '.').map(|part| part.parse::<u64>().ok());
     let numbers = (parts.next()??, parts.next()??);
     parts.next().map(|_| numbers)
@@ -49,17 +49,17 @@ mod tests {
         fs::create_dir_all(modules.join("bundle")).unwrap();
         let program = modules.join("bundle/gemini.js");
         fs::write(&program, "#!/usr/bin/env node\n").unwrap();
-        assert_eq!(version(&program, "@google/gemini-cli"), None, "no package");
+        assert_eq!(of_package(&program, "@google/gemini-cli"), None, "no package");
         fs::write(modules.join("package.json"), r#"{"name":"@google/gemini-cli","version":"0.61.0"}"#)
             .unwrap();
         let link = root.path().join("gemini");
         std::os::unix::fs::symlink(&program, &link).unwrap();
-        assert_eq!(version(&link, "@google/gemini-cli").as_deref(), Some("0.61.0"));
+        assert_eq!(of_package(&link, "@google/gemini-cli").as_deref(), Some("0.61.0"));
         for broken in ["{", r#"{"name":"something-else","version":"9"}"#, r#"{"version":"9"}"#] {
             fs::write(modules.join("package.json"), broken).unwrap();
-            assert_eq!(version(&link, "@google/gemini-cli"), None, "{broken}");
+            assert_eq!(of_package(&link, "@google/gemini-cli"), None, "{broken}");
         }
-        assert_eq!(version(&root.path().join("absent"), "@google/gemini-cli"), None);
+        assert_eq!(of_package(&root.path().join("absent"), "@google/gemini-cli"), None);
     }
 
     /// It is looked for on the way to exec.
@@ -70,6 +70,6 @@ mod tests {
         fs::write(&program, "").unwrap();
         let pipe = root.path().join("package.json");
         os::file::make_pipe(&pipe).unwrap();
-        assert_eq!(version(&program, "@anthropic-ai/claude-code"), None);
+        assert_eq!(of_package(&program, "@anthropic-ai/claude-code"), None);
     }
 }

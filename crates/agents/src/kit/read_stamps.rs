@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use super::observe::Observation;
+use crate::observe::Observation;
 use os::file::{Stamp, TICK};
 use types::Timestamp;
 
@@ -14,7 +14,7 @@ const TRIES: u32 = 3;
 
 /// The stamps that files had when they were last read.
 #[derive(Debug, Default)]
-pub(super) struct ReadStamps(BTreeMap<PathBuf, LastRead>);
+pub(crate) struct ReadStamps(BTreeMap<PathBuf, LastRead>);
 
 #[derive(Debug)]
 struct LastRead {
@@ -27,13 +27,13 @@ struct LastRead {
 
 impl ReadStamps {
     /// The stamp of a file or folder that may hold unread content.
-    pub(super) fn due(&self, path: &Path) -> Option<Stamp> {
+    pub(crate) fn due(&self, path: &Path) -> Option<Stamp> {
         let known = self.0.get(path).filter(|last| last.known).map(|last| last.stamp);
         Stamp::of(path).filter(|stamp| known != Some(*stamp))
     }
 
     /// Notes that it was read when it had this stamp, and whether it could be understood. Sets in `seen` when to look again.
-    pub(super) fn note(
+    pub(crate) fn note(
         &mut self,
         path: &Path,
         stamp: Stamp,
@@ -51,7 +51,7 @@ impl ReadStamps {
         self.0.insert(path.to_owned(), LastRead { stamp, torn, known });
     }
 
-    pub(super) fn retain(&mut self, keep: impl Fn(&Path) -> bool) {
+    pub(crate) fn retain(&mut self, keep: impl Fn(&Path) -> bool) {
         self.0.retain(|path, _| keep(path));
     }
 }

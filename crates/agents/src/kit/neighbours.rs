@@ -23,21 +23,21 @@ const STILL_HERE: Duration = Duration::from_secs(1);
 
 /// Which processes of the agent ran in a folder at one time.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Neighbours {
+pub(crate) struct Neighbours {
     maker: Maker,
     at: Timestamp,
 }
 
 impl Neighbours {
     /// Which process can have made a file at that time.
-    pub(super) fn maker(self, made: Timestamp) -> Maker {
+    pub(crate) fn maker(self, made: Timestamp) -> Maker {
         if self.at.since(made) > STILL_HERE { self.maker.max(Maker::Anybody) } else { self.maker }
     }
 }
 
 /// Looks for the neighbours of one run.
 #[derive(Debug)]
-pub(super) struct Neighbourhood {
+pub(crate) struct Neighbourhood {
     program: &'static Program,
     /// Our own process was among those recognised. It stays true when that process has ended.
     recognises_ours: bool,
@@ -45,12 +45,12 @@ pub(super) struct Neighbourhood {
 
 impl Neighbourhood {
     /// `program` recognises the agent's processes.
-    pub(super) fn of(program: &'static Program) -> Self {
+    pub(crate) fn of(program: &'static Program) -> Self {
         Self { program, recognises_ours: false }
     }
 
     /// `agent` is the process that codemie started.
-    pub(super) fn look(&mut self, agent: Pid, folder: &Path, processes: &dyn Processes) -> Neighbours {
+    pub(crate) fn look(&mut self, agent: Pid, folder: &Path, processes: &dyn Processes) -> Neighbours {
         let running = processes.running(&|command| self.program.is_run_by(command));
         let maker = running.map_or(Maker::Anybody, |running| self.judge(agent, folder, &running));
         Neighbours { maker, at: SystemClock.now() }
@@ -85,21 +85,21 @@ fn family(agent: Pid, running: &[Running]) -> BTreeSet<Pid> {
 
 /// Recognises an agent's processes by their command lines.
 #[derive(Debug)]
-pub(super) struct Program {
+pub(crate) struct Program {
     /// Names of the program, or of the script that a JavaScript runtime runs.
-    pub(super) names: &'static [&'static str],
+    pub(crate) names: &'static [&'static str],
     /// Folders on the way to such a script or program.
-    pub(super) folders: &'static [&'static str],
+    pub(crate) folders: &'static [&'static str],
 }
 
 impl Program {
     /// `node …/gemini`, `node … /gemini.js …`, or a program of that name.
-    pub(super) fn is_run_by(&self, command: &[OsString]) -> bool {
+    pub(crate) fn is_run_by(&self, command: &[OsString]) -> bool {
         self.arguments(command).is_some()
     }
 
     /// The arguments that a process gave it; `None` if it runs something else.
-    pub(super) fn arguments<'a>(&self, command: &'a [OsString]) -> Option<&'a [OsString]> {
+    pub(crate) fn arguments<'a>(&self, command: &'a [OsString]) -> Option<&'a [OsString]> {
         fn name(word: &OsString) -> &[u8] {
             let word = word.as_bytes();
             let name = word.rsplit(|byte| *byte == b'/').next().unwrap_or(word);

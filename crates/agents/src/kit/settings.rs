@@ -4,7 +4,7 @@ use std::ffi::OsStr;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::Var;
+use crate::Var;
 use os::file::text_at_most;
 
 /// Agents keep much in their settings, but they are read on the way to exec.
@@ -12,7 +12,7 @@ const MAX_BYTES: u64 = 64 << 20;
 
 /// A file's document, if it mentions one of these words; `None` also where there is no file. Most files mention none, and are
 /// not parsed. The error is a sentence for the user.
-pub(super) fn json_with(path: &Path, words: &[&str]) -> Result<Option<serde_json::Value>, String> {
+pub(crate) fn json_with(path: &Path, words: &[&str]) -> Result<Option<serde_json::Value>, String> {
     let text = text(path)?.filter(|text| {
         words.iter().any(|word| memchr::memmem::find(text.as_bytes(), word.as_bytes()).is_some())
     });
@@ -20,12 +20,12 @@ pub(super) fn json_with(path: &Path, words: &[&str]) -> Result<Option<serde_json
 }
 
 /// The same of a TOML file.
-pub(super) fn toml(path: &Path) -> Result<Option<toml_edit::DocumentMut>, String> {
+pub(crate) fn toml(path: &Path) -> Result<Option<toml_edit::DocumentMut>, String> {
     text(path)?.map(|text| text.parse().map_err(|_| unclear(path))).transpose()
 }
 
 /// A file's text; `None` where there is no file.
-pub(super) fn text(path: &Path) -> Result<Option<String>, String> {
+pub(crate) fn text(path: &Path) -> Result<Option<String>, String> {
     match text_at_most(path, MAX_BYTES) {
         Ok(text) => Ok(Some(text)),
         Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
@@ -40,18 +40,18 @@ fn unclear(path: &Path) -> String {
 }
 
 /// The same file in a folder and in every folder above it.
-pub(super) fn upwards<'a>(folder: &'a Path, name: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
+pub(crate) fn upwards<'a>(folder: &'a Path, name: &'a str) -> impl Iterator<Item = PathBuf> + 'a {
     folder.ancestors().map(move |folder| folder.join(name))
 }
 
 /// Whether a switch in an environment is on. What is not plainly off counts as on.
-pub(super) fn is_on(value: &OsStr) -> bool {
+pub(crate) fn is_on(value: &OsStr) -> bool {
     let off = ["", "0", "false", "no", "off"];
     !value.to_str().is_some_and(|text| off.contains(&text.trim().to_ascii_lowercase().as_str()))
 }
 
 /// A base URL in the form in which requests are added to it; `None` for anything else.
-pub(super) fn base_url(text: &OsStr) -> Option<String> {
+pub(crate) fn base_url(text: &OsStr) -> Option<String> {
     let text = text.to_str()?.trim().trim_end_matches('/');
     let rest = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"))?;
     let plain = !rest.is_empty()
@@ -62,7 +62,7 @@ pub(super) fn base_url(text: &OsStr) -> Option<String> {
 }
 
 /// An HTTP proxy that the agent's calls to an address on this machine would be sent to, in a sentence.
-pub(super) fn http_proxy_in_the_way(var: Var<'_>) -> Option<String> {
+pub(crate) fn http_proxy_in_the_way(var: Var<'_>) -> Option<String> {
     let set = |name: &str| var(name).filter(|value| !value.is_empty());
     let names = ["HTTPS_PROXY", "https_proxy", "HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"];
     let name = names.into_iter().find(|name| set(name).is_some())?;

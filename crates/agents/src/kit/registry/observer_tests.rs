@@ -5,6 +5,8 @@ use std::fs::File;
 use std::time::UNIX_EPOCH;
 
 use super::*;
+use crate::claude::FORMAT;
+use crate::claude::files::LAYOUT;
 use crate::process_table::ProcessTable;
 use pty::process::Running;
 use types::StartTime;
@@ -36,7 +38,7 @@ impl Processes for Family {
 
 struct Stage {
     root: tempfile::TempDir,
-    observer: ClaudeObserver,
+    observer: RegistryObserver,
     ended: bool,
     /// Our own process is recognised as the agent's.
     recognised: bool,
@@ -45,9 +47,9 @@ struct Stage {
 impl Stage {
     fn set() -> Self {
         let root = tempfile::tempdir().unwrap();
-        let files = ClaudeFiles::at(root.path());
+        let files = RegistryFiles::at(LAYOUT, root.path());
         fs::create_dir(files.registry()).unwrap();
-        let observer = ClaudeObserver::new(files, Path::new("/b"));
+        let observer = RegistryObserver::new(&FORMAT, files, Path::new("/b"));
         Self { root, observer, ended: false, recognised: true }
     }
 

@@ -1,20 +1,17 @@
-//! Which processes write to a conversation of Claude Code: by its registry, where background processes stand, too; by the jobs
-//! of its background service; and for processes that do not register (older versions), by their command lines.
+//! Which processes write to a conversation: by the registry, where background processes stand, too; by the jobs of the agent's
+//! background service; and for processes that do not register (older versions, print mode), by their command lines.
 //!
-//! The agent has no lock: two processes that continue one conversation both append to its file.
+//! These agents have no lock: two processes that continue one conversation both append to its file.
 
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::evidence;
-use super::files::ClaudeFiles;
-use super::invocation::classify;
-use super::observer::{MAX_ENTRY, PROGRAM};
+use super::{BackgroundService, MAX_ENTRY, RegistryAgent, RegistryFiles, RegistryFormat};
+use crate::Var;
 use crate::correlate::RegistryEntry;
+use crate::kit::writers::{background, foreground, named_by_command};
 use crate::live::Writer;
-use crate::writers::{background, foreground, named_by_command};
-use crate::{Agent, Var};
 use os::file::{entries, read_at_most};
 use pty::process::Processes;
 use types::{AgentSessionId, Pid};
@@ -23,9 +20,16 @@ use types::{AgentSessionId, Pid};
 const TORN: Duration = Duration::from_millis(2);
 const READS: usize = 5;
 
-pub(super) fn writers(var: Var<'_>, conversation: &AgentSessionId, processes: &dyn Processes) -> Vec<Writer> {
-    let Some(files) = ClaudeFiles::from_env(var) else { return Vec::new() };
-    let registered = registered(&files, processes);
+pub(crate) fn writers<A: RegistryAgent>(
+    agent: &A,
+    var: Var<'_>,
+    conversation: &AgentSessionId,
+    processes: &dyn Processes,
+) -> Vec<Writer> {
+    let format = A::FORMAT;
+    let Some(files) = RegistryFiles::from_env(format.layout, var) else { return Vec::new() };
+    let name = |in_background: bool| if in_background { agent.product() } else { agent.name() };
+    let registered = registered(format, &files, processes);
     let mut writers: Vec<Writer> = registered
         .iter()
         .filter(|entry| entry.session == *conversation)
@@ -38,65 +42,74 @@ pub(super) fn writers(var: Var<'_>, conversation: &AgentSessionId, processes: &d
     let named: BTreeSet<Pid> =
         registered.iter().filter(|entry| has_file(entry, &files)).map(|entry| entry.pid).collect();
     let known: BTreeSet<Pid> = writers.iter().map(|writer| writer.pid).collect();
-    for running in named_by_command(&PROGRAM, classify, conversation, processes) {
+    for running in named_by_command(format.program, agent, conversation, processes) {
         // Once registered, it is in the conversation of its entry, whatever it was started with.
         if !named.contains(&running.pid) && !known.contains(&running.pid) {
             writers.extend(foreground(name(false), running.pid, running.folder, processes));
         }
     }
     if writers.is_empty() {
-        writers.extend(service_of(&files, conversation, processes));
+        let service = format.background.as_ref();
+        let job = service.and_then(|service| job_of(service, &files, conversation));
+        let running = job.and_then(|folder| Some((service_process(format, processes)?, folder)));
+        writers
+            .extend(running.and_then(|(pid, folder)| background(name(true), pid, Some(folder), processes)));
     }
     writers
 }
 
-fn name(in_background: bool) -> &'static str {
-    if in_background { super::Claude.product() } else { super::Claude.name() }
-}
-
 /// The entries of processes that live. One without a start time is believed: a wrong yes only asks the user.
-fn registered(files: &ClaudeFiles, processes: &dyn Processes) -> Vec<RegistryEntry> {
+fn registered(
+    format: &RegistryFormat,
+    files: &RegistryFiles,
+    processes: &dyn Processes,
+) -> Vec<RegistryEntry> {
     let paths = entries(&files.registry()).unwrap_or_default().into_iter();
     let paths = paths.filter(|path| path.extension().is_some_and(|extension| extension == "json"));
     let living = |entry: &RegistryEntry| {
         let start = processes.start_time(entry.pid);
         start.is_some() && (entry.start.is_none() || entry.start == start)
     };
-    let mut registered: Vec<RegistryEntry> = paths.filter_map(|path| read(&path)).filter(living).collect();
+    let mut registered: Vec<RegistryEntry> =
+        paths.filter_map(|path| read(format, &path)).filter(living).collect();
     registered.sort_by_key(|entry| entry.pid);
     registered
 }
 
-fn read(path: &Path) -> Option<RegistryEntry> {
+fn read(format: &RegistryFormat, path: &Path) -> Option<RegistryEntry> {
     for _ in 1..READS {
-        if let Ok(entry) = evidence::registry_entry(&read_at_most(path, MAX_ENTRY).ok()?) {
+        if let Ok(entry) = format.entry(&read_at_most(path, MAX_ENTRY).ok()?) {
             return Some(entry);
         }
         std::thread::sleep(TORN);
     }
-    evidence::registry_entry(&read_at_most(path, MAX_ENTRY).ok()?).ok()
+    format.entry(&read_at_most(path, MAX_ENTRY).ok()?).ok()
 }
 
-/// Version 2.1.100 registers a placeholder first, and the conversation that it resumes only 0.7 s later.
-fn has_file(entry: &RegistryEntry, files: &ClaudeFiles) -> bool {
+/// Claude Code 2.1.100 registers a placeholder first, and the conversation that it resumes only 0.7 s later.
+fn has_file(entry: &RegistryEntry, files: &RegistryFiles) -> bool {
     files.find_session(&entry.session).is_ok_and(|found| !found.is_empty())
 }
 
-/// The background service, if the conversation is one of its unfinished jobs: it starts a process for it whenever there is work.
-fn service_of(
-    files: &ClaudeFiles,
+/// The folder of the conversation, if it is an unfinished job: the background service starts a process for it whenever there is
+/// work.
+fn job_of(
+    service: &BackgroundService,
+    files: &RegistryFiles,
     conversation: &AgentSessionId,
-    processes: &dyn Processes,
-) -> Option<Writer> {
-    let jobs = entries(&files.jobs()).unwrap_or_default().into_iter();
-    let states = jobs.filter_map(|job| read_at_most(&job.join("state.json"), MAX_ENTRY).ok());
-    let mut jobs = states.filter_map(|state| evidence::job(&state));
-    let job = jobs.find(|job| job.session == *conversation && !job.over)?;
+) -> Option<PathBuf> {
+    let mut jobs = service.jobs_in(files, |_| true);
+    Some(jobs.find(|job| job.session == *conversation && !job.over)?.cwd.into())
+}
+
+fn service_process(format: &RegistryFormat, processes: &dyn Processes) -> Option<Pid> {
     let service = processes.running(&|command| {
-        PROGRAM.arguments(command).is_some_and(|args| args.first().is_some_and(|first| first == "daemon"))
+        format
+            .program
+            .arguments(command)
+            .is_some_and(|args| args.first().is_some_and(|first| first == "daemon"))
     });
-    let pid = service?.first()?.pid;
-    background(name(true), pid, Some(job.cwd.into()), processes)
+    Some(service?.first()?.pid)
 }
 
 #[cfg(test)]
@@ -105,6 +118,8 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::claude::Claude;
+    use crate::claude::files::LAYOUT;
     use crate::process_table::ProcessTable;
 
     const ID: &str = "11111111-2222-4333-8444-555555555555";
@@ -112,7 +127,7 @@ mod tests {
 
     fn found(registry: &[(i32, &str)], job: Option<&str>, processes: &ProcessTable) -> Vec<(i32, bool)> {
         let root = tempfile::tempdir().unwrap();
-        let files = ClaudeFiles::at(root.path());
+        let files = RegistryFiles::at(LAYOUT, root.path());
         fs::create_dir_all(files.registry()).unwrap();
         for (pid, text) in registry {
             fs::write(files.registry_entry(Pid(*pid)), text).unwrap();
@@ -120,11 +135,11 @@ mod tests {
         fs::create_dir_all(files.projects().join("-p")).unwrap();
         fs::write(files.projects().join(format!("-p/{OTHER}.jsonl")), "").unwrap();
         if let Some(job) = job {
-            fs::create_dir_all(files.jobs().join("j1")).unwrap();
-            fs::write(files.jobs().join("j1/state.json"), job).unwrap();
+            fs::create_dir_all(root.path().join("jobs").join("j1")).unwrap();
+            fs::write(root.path().join("jobs").join("j1/state.json"), job).unwrap();
         }
         let var = |name: &str| (name == "CLAUDE_CONFIG_DIR").then(|| OsString::from(root.path()));
-        let writers = writers(&var, &AgentSessionId(ID.into()), processes);
+        let writers = writers(&Claude, &var, &AgentSessionId(ID.into()), processes);
         writers.iter().map(|writer| (writer.pid.0, writer.background)).collect()
     }
 

@@ -1,22 +1,20 @@
-//! Following one run of Claude Code by what it writes: the registry, the history, new session files.
+//! Following one run by what its agent writes: the registry, the history, new session files.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::fs;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
-use super::evidence::{self, HEAD_BYTES};
-use super::files::{self, ClaudeFiles};
-use super::lines::ClaudeLines;
-use super::version::lacks_registry;
+use super::files::{self, RegistryFiles};
+use super::head::last_prompt_since;
+use super::{MAX_ENTRY, RegistryFormat};
 use crate::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry, Signal};
+use crate::kit::neighbours::{Neighbourhood, Neighbours};
+use crate::kit::read_stamps::ReadStamps;
 use crate::meter::line::Lines;
-use crate::neighbours::{Neighbourhood, Neighbours, Program};
 use crate::observe::{Observation, Observer};
-use crate::read_stamps::ReadStamps;
 use os::clock::{Clock, SystemClock};
-use os::file;
-use os::file::{TICK, entries, modified, open_regular, read_at_most};
+use os::file::{TICK, modified, open_regular, read_at_most};
 use os::watch::WatchScope;
 use pty::process::Processes;
 use types::AgentSessionId;
@@ -26,25 +24,20 @@ use types::{Pid, ProcessId};
 /// A history that grew by more than this since the last look is read from its end: nobody types that much.
 const MAX_HISTORY: u64 = 1024 * 1024;
 
-/// More than any entry of the registry.
-pub(super) const MAX_ENTRY: u64 = 64 * 1024;
-
 /// How much of a file's end is searched for the last prompt.
 const TAIL_BYTES: u64 = 256 * 1024;
+
+/// Beside a job that is a copy of a conversation: the original.
+const ORIGINAL: &str = "parent-transcript.jsonl";
 
 /// How many older conversations are looked at for one that is continued without being named. Why so few: each is looked at with
 /// every look until the run is bound, and the one that is continued is mostly the latest.
 const LATEST: usize = 64;
 
-/// Older versions are scripts that call their process `claude`.
-pub(super) static PROGRAM: Program = Program {
-    names: &["claude", "claude.exe"],
-    folders: &["/claude-code/", "/claude-agent-sdk/", "/claude/versions/"],
-};
-
 #[derive(Debug)]
-pub struct ClaudeObserver {
-    files: ClaudeFiles,
+pub struct RegistryObserver {
+    format: &'static RegistryFormat,
+    files: RegistryFiles,
     /// Before the agent was started.
     prepared: Timestamp,
     /// Where the run began; the real path, once stock was taken.
@@ -82,9 +75,10 @@ pub struct ClaudeObserver {
     neighbourhood: Neighbourhood,
 }
 
-impl ClaudeObserver {
-    pub fn new(files: ClaudeFiles, folder: &Path) -> Self {
+impl RegistryObserver {
+    pub fn new(format: &'static RegistryFormat, files: RegistryFiles, folder: &Path) -> Self {
         Self {
+            format,
             files,
             prepared: SystemClock.now(),
             folder: folder.to_owned(),
@@ -104,7 +98,7 @@ impl ClaudeObserver {
             beside: BTreeMap::new(),
             folders: ReadStamps::default(),
             found: None,
-            neighbourhood: Neighbourhood::of(&PROGRAM),
+            neighbourhood: Neighbourhood::of(format.program),
         }
     }
 
@@ -119,8 +113,17 @@ impl ClaudeObserver {
         let there = files::in_project(&project);
         self.entered = latest(&there).into_iter().map(|path| (path, false)).collect();
         self.known = there.into_iter().map(|path| (path, None)).collect();
-        self.history_read = fs::metadata(self.files.history()).map_or(0, |meta| meta.len());
+        self.history_read =
+            self.history().and_then(|file| fs::metadata(file).ok()).map_or(0, |meta| meta.len());
         self.work_in(project);
+    }
+
+    fn history(&self) -> Option<PathBuf> {
+        self.format.history.as_ref().map(|history| self.files.root().join(history.file))
+    }
+
+    fn jobs(&self) -> Option<PathBuf> {
+        self.format.background.as_ref().map(|service| self.files.root().join(service.jobs))
     }
 
     fn work_in(&mut self, project: PathBuf) {
@@ -156,8 +159,7 @@ impl ClaudeObserver {
                 self.registry.note(&path, stamp, true, SystemClock.now(), &mut Observation::default());
                 continue;
             }
-            let entry =
-                read_at_most(&path, MAX_ENTRY).ok().and_then(|bytes| evidence::registry_entry(&bytes).ok());
+            let entry = read_at_most(&path, MAX_ENTRY).ok().and_then(|bytes| self.format.entry(&bytes).ok());
             self.registry.note(&path, stamp, entry.is_some(), SystemClock.now(), seen);
             read.extend(entry);
         }
@@ -186,7 +188,7 @@ impl ClaudeObserver {
             return; // left behind by a process that was killed
         }
         if ours {
-            self.names_clears = entry.version.as_deref().is_some_and(|version| !lacks_registry(version));
+            self.names_clears = entry.version.as_deref().is_some_and(self.format.keeps_entry);
             seen.version = entry.version.clone().or(seen.version.take());
             if let Some(cwd) = &entry.cwd {
                 self.work_in(self.files.project(Path::new(cwd)));
@@ -232,12 +234,12 @@ impl ClaudeObserver {
     /// The conversation that `/fork` made this one a copy of: it keeps the original beside the job.
     fn copied_from(&self, id: &AgentSessionId) -> Option<AgentSessionId> {
         let job = id.0.get(..8).filter(|_| id.is_plain())?;
-        head(&self.files.jobs().join(job).join("parent-transcript.jsonl"))?.session
+        self.format.head_of(&self.jobs()?.join(job).join(ORIGINAL))?.session
     }
 
     fn beginning(&self, id: &AgentSessionId) -> Beginning {
         match self.session_files(id).first() {
-            Some(path) => head(path).map_or(Beginning::Absent, |head| head.beginning),
+            Some(path) => self.format.head_of(path).map_or(Beginning::Absent, |head| head.beginning),
             None => Beginning::Absent,
         }
     }
@@ -250,7 +252,8 @@ impl ClaudeObserver {
     }
 
     fn look_at_history(&mut self, seen: &mut Observation) {
-        let Ok(mut file) = open_regular(&self.files.history()) else { return };
+        let (Some(history), Some(path)) = (&self.format.history, self.history()) else { return };
+        let Ok(mut file) = open_regular(&path) else { return };
         let length = file.metadata().map_or(0, |meta| meta.len());
         if length < self.history_read {
             self.history_read = 0; // it was cut or rewritten
@@ -267,11 +270,11 @@ impl ClaudeObserver {
         let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
         self.history_read = from + whole as u64;
         for line in bytes[..whole].split(|byte| *byte == b'\n') {
-            let Some(entry) = evidence::history_line(line) else { continue };
+            let Some(entry) = (history.entry)(line) else { continue };
             // Only the last prompt, and only if it was typed in our own conversation: a user who types on has not left it.
             if self.is_in(&entry.session) {
-                let given = evidence::gives_to_background(line);
-                self.given = given.then(|| (entry.session.clone(), entry.at));
+                let given = self.format.background.as_ref().filter(|service| (service.given)(line));
+                self.given = given.map(|_| (entry.session.clone(), entry.at));
             }
             seen.signals.push(Signal::History(entry));
         }
@@ -286,15 +289,12 @@ impl ClaudeObserver {
     /// The job that our conversation became, if only one can be it. The service starts a process for it only when it has work, so
     /// that none may ever register. The command ends our process: as long as that lives, no job is ours.
     fn look_at_jobs(&mut self, agent: ProcessId, processes: &dyn Processes, seen: &mut Observation) {
-        let Some((from, since)) = &self.given else { return };
+        let (Some((from, since)), Some(service)) = (&self.given, &self.format.background) else { return };
         if processes.alive(self.proper.unwrap_or(agent)) {
             return;
         }
-        let jobs = entries(&self.files.jobs()).unwrap_or_default().into_iter();
         // A fork is a job of its own beside a conversation that goes on.
-        let jobs = jobs.filter(|job| !job.join("parent-transcript.jsonl").exists());
-        let states = jobs.filter_map(|job| read_at_most(&job.join("state.json"), MAX_ENTRY).ok());
-        let begun = states.filter_map(|state| evidence::job(&state)).filter(|job| {
+        let begun = service.jobs_in(&self.files, |job| !job.join(ORIGINAL).exists()).filter(|job| {
             job.created >= *since && *from != job.session && Path::new(&job.cwd) == self.folder
         });
         if let [job] = &begun.collect::<Vec<_>>()[..] {
@@ -322,7 +322,7 @@ impl ClaudeObserver {
             }
         }
         for (path, whose) in self.beside.iter_mut().filter(|(_, whose)| whose.is_none()) {
-            *whose = head(path).and_then(|head| head.session);
+            *whose = self.format.head_of(path).and_then(|head| head.session);
         }
         // Where our process names its conversation itself, the files of other runs are no evidence.
         let own = self.own_entry().map(|_| self.own_files());
@@ -360,7 +360,7 @@ impl ClaudeObserver {
         if only.is_none() && self.found.is_none() && self.registered_as.as_ref().is_none_or(placeholder) {
             for (path, entered) in &mut self.entered {
                 let Some(id) = files::session_id(path).filter(|_| !*entered) else { continue };
-                if let Some((at, cwd)) = continued_since(path, self.prepared) {
+                if let Some((at, cwd)) = continued_since(self.format, path, self.prepared) {
                     *entered = true;
                     let maker = maker(Some(at), cwd.as_deref()).unwrap_or(Maker::Anybody);
                     seen.signals.push(Signal::Continued { id, maker });
@@ -373,7 +373,9 @@ impl ClaudeObserver {
             if only.is_some_and(|only| !only.contains(path)) {
                 continue;
             }
-            let (Some(id), Some(head)) = (files::session_id(path), head(path)) else { continue };
+            let (Some(id), Some(head)) = (files::session_id(path), self.format.head_of(path)) else {
+                continue;
+            };
             if *known != Some(head.beginning) {
                 *known = Some(head.beginning);
                 let session = head.session.filter(|session| *session != id);
@@ -415,7 +417,7 @@ impl ClaudeObserver {
     }
 }
 
-impl Observer for ClaudeObserver {
+impl Observer for RegistryObserver {
     fn method(&self) -> Method {
         Method::Registry
     }
@@ -426,7 +428,7 @@ impl Observer for ClaudeObserver {
         for file in self.found.iter().flat_map(|(_, files)| files) {
             watched.extend(file.parent().map(Path::to_owned));
             watched.push(file.with_extension(""));
-            watched.push(files::subagent_folder(file));
+            watched.extend(self.format.layout.subagent_folder(file));
         }
         watched.extend(self.watch_scope().into_iter().flat_map(|scope| scope.own));
         watched
@@ -493,19 +495,15 @@ impl Observer for ClaudeObserver {
         self.found = Some((id.clone(), mains.clone()));
         let beside = self.beside.iter().filter(|(_, whose)| whose.as_ref() == Some(id));
         let all = mains.into_iter().flat_map(|main| {
-            let subagents = files::subagents(&main);
+            let subagents = self.format.layout.subagents(&main);
             std::iter::once(main).chain(subagents)
         });
         all.chain(beside.map(|(path, _)| path.clone())).collect()
     }
 
     fn lines(&self, state: Option<&str>) -> Box<dyn Lines + Send> {
-        Box::new(ClaudeLines::new(state))
+        (self.format.lines)(state)
     }
-}
-
-fn head(path: &Path) -> Option<evidence::Head> {
-    Some(evidence::head(&file::head(path, HEAD_BYTES as u64).ok()?))
 }
 
 /// The most recently written of these files.
@@ -537,9 +535,13 @@ fn tail_since(path: &Path, since: Timestamp) -> Option<Vec<u8>> {
 }
 
 /// The time of the last prompt that an older conversation got after `since`, and its folder.
-fn continued_since(path: &Path, since: Timestamp) -> Option<(Timestamp, Option<String>)> {
-    let at = evidence::last_prompt_since(&tail_since(path, since)?, since)?;
-    Some((at, head(path).and_then(|head| head.cwd)))
+fn continued_since(
+    format: &RegistryFormat,
+    path: &Path,
+    since: Timestamp,
+) -> Option<(Timestamp, Option<String>)> {
+    let at = last_prompt_since(&tail_since(path, since)?, since)?;
+    Some((at, format.head_of(path).and_then(|head| head.cwd)))
 }
 
 /// Whether the end of the file holds a prompt of this id.

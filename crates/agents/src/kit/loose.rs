@@ -7,8 +7,11 @@ use std::marker::PhantomData;
 
 use serde::de::{Deserialize, Deserializer, IgnoredAny, MapAccess, SeqAccess, Visitor};
 
+/// A text of the line itself, copied only where it holds escapes.
+pub(crate) type Text<'a> = Loose<Cow<'a, str>>;
+
 #[derive(Clone, Debug)]
-pub(super) struct Loose<T>(pub(super) Option<T>);
+pub(crate) struct Loose<T>(pub(crate) Option<T>);
 
 impl<T> Default for Loose<T> {
     fn default() -> Self {
@@ -16,7 +19,7 @@ impl<T> Default for Loose<T> {
     }
 }
 
-pub(super) trait Scalar<'de>: Sized {
+pub(crate) trait Scalar<'de>: Sized {
     fn borrowed(_: &'de str) -> Option<Self> {
         None
     }

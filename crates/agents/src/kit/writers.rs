@@ -4,22 +4,22 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-use super::live::Writer;
 use super::neighbours::Program;
-use super::{Conversation, Invocation};
+use crate::live::Writer;
+use crate::{Agent, Conversation, Invocation};
 use pty::process::{Processes, Running};
 use types::{AgentSessionId, Pid};
 
 /// The processes of a program that were started with this conversation's id: to continue it, or to begin it under that id. A copy
 /// of it is another conversation. Where processes cannot be listed there are none.
-pub(super) fn named_by_command(
+pub(crate) fn named_by_command(
     program: &Program,
-    classify: fn(&[OsString]) -> Invocation,
+    agent: &dyn Agent,
     conversation: &AgentSessionId,
     processes: &dyn Processes,
 ) -> Vec<Running> {
     let names_it = |command: &[OsString]| {
-        let invocation = program.arguments(command).map(classify);
+        let invocation = program.arguments(command).map(|args| agent.classify(args));
         invocation.is_some_and(|invocation| writes_to(&invocation, conversation))
     };
     processes.running(&names_it).unwrap_or_default()
@@ -35,7 +35,7 @@ fn writes_to(invocation: &Invocation, conversation: &AgentSessionId) -> bool {
 }
 
 /// A living process as a writer; `name` is the agent's.
-pub(super) fn foreground(
+pub(crate) fn foreground(
     name: &str,
     pid: Pid,
     folder: Option<PathBuf>,
@@ -46,7 +46,7 @@ pub(super) fn foreground(
 }
 
 /// A process of the agent's own background service; `product` is what the vendor calls the agent.
-pub(super) fn background(
+pub(crate) fn background(
     product: &str,
     pid: Pid,
     folder: Option<PathBuf>,

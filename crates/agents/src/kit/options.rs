@@ -5,7 +5,7 @@ use std::os::unix::ffi::OsStrExt;
 
 /// How many values a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Arity {
+pub(crate) enum Arity {
     None,
     One,
     /// The next argument, unless that is a flag.
@@ -16,17 +16,17 @@ pub(super) enum Arity {
 
 /// A flag and its spellings.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Flag {
-    pub(super) names: &'static [&'static str],
-    pub(super) arity: Arity,
+pub(crate) struct Flag {
+    pub(crate) names: &'static [&'static str],
+    pub(crate) arity: Arity,
 }
 
-pub(super) const fn flag(names: &'static [&'static str], arity: Arity) -> Flag {
+pub(crate) const fn flag(names: &'static [&'static str], arity: Arity) -> Flag {
     Flag { names, arity }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Item<'a> {
+pub(crate) enum Item<'a> {
     /// A known flag, by its first spelling, with its value if it has one.
     Flag(&'static str, Option<&'a [u8]>),
     Operand(&'a [u8]),
@@ -37,7 +37,7 @@ pub(super) enum Item<'a> {
 }
 
 /// Splits arguments by a table of flags.
-pub(super) fn read<'a>(args: &'a [OsString], table: &'static [Flag]) -> Vec<Item<'a>> {
+pub(crate) fn read<'a>(args: &'a [OsString], table: &'static [Flag]) -> Vec<Item<'a>> {
     let mut items = Vec::with_capacity(args.len());
     let mut rest = args.iter().map(|arg| arg.as_bytes()).peekable();
     while let Some(arg) = rest.next() {
@@ -72,7 +72,7 @@ pub(super) fn read<'a>(args: &'a [OsString], table: &'static [Flag]) -> Vec<Item
 }
 
 /// `-` alone and the empty string are operands.
-pub(super) fn looks_like_a_flag(arg: &[u8]) -> bool {
+pub(crate) fn looks_like_a_flag(arg: &[u8]) -> bool {
     arg.len() > 1 && arg[0] == b'-'
 }
 
