@@ -106,6 +106,14 @@ pub struct Remark {
     pub advice: Option<String>,
 }
 
+impl Injection {
+    /// The flag by which most agents take the id of a new conversation.
+    pub(super) fn session_id(fresh: Uuid) -> Self {
+        let id = fresh.to_string();
+        Self { args: vec!["--session-id".into(), id.clone().into()], assigned: Some(AgentSessionId(id)) }
+    }
+}
+
 impl Remark {
     pub(super) fn fine(what: impl Into<String>) -> Self {
         Self { what: what.into(), advice: None }

@@ -12,6 +12,8 @@
 
 pub mod claude;
 pub mod codex;
+#[cfg(test)]
+mod conformance;
 pub mod correlate;
 pub mod demo;
 mod files;
@@ -28,6 +30,7 @@ mod observe;
 #[allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests alone")]
 pub mod process_table;
 pub mod proxied;
+pub mod qwen;
 #[cfg(test)]
 mod recordings;
 pub mod registry;

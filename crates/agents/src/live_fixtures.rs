@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 use super::live::{Live, Shown, TurnKind};
-use pty::screen::ScreenView;
+use pty::screen::{CellRange, ScreenView};
 
 /// One screen, and what it shows.
 struct Recorded {
@@ -33,6 +33,8 @@ impl Recorded {
             title: optional("title").unwrap_or_default(),
             reported_state: optional("osc7501"),
             bracketed_paste: true,
+            faint: cells(optional("faint").as_deref()),
+            inverse: cells(optional("inverse").as_deref()),
             ..ScreenView::default()
         };
         Self {
@@ -43,6 +45,16 @@ impl Recorded {
             file,
         }
     }
+}
+
+/// `row:from-to …`
+fn cells(text: Option<&str>) -> Vec<CellRange> {
+    let cell = |word: &str| {
+        let (row, columns) = word.split_once(':').unwrap();
+        let (from, to) = columns.split_once('-').unwrap();
+        CellRange { row: row.parse().unwrap(), from: from.parse().unwrap(), to: to.parse().unwrap() }
+    };
+    text.into_iter().flat_map(str::split_whitespace).map(cell).collect()
 }
 
 /// Every recorded screen of the agent is read as what it shows, and so is one whose last rows are blank.

@@ -14,7 +14,7 @@ use types::Tokens;
 pub(super) type Counted = BTreeMap<(u8, String), Record>;
 
 /// Makes a reader of an agent's lines from an earlier one's state.
-pub(super) type Reader = fn(Option<&str>) -> Box<dyn Lines + Send>;
+pub(super) type Reader<'a> = &'a dyn Fn(Option<&str>) -> Box<dyn Lines + Send>;
 
 fn count(into: &mut Counted, record: Record) {
     let kind = match record.fact {
@@ -108,7 +108,7 @@ pub(super) fn read_whole(data: &[u8], lines: Box<dyn Lines + Send>, into: &mut C
 pub(super) fn pieces_readers_and_restarts_change_nothing(
     name: &str,
     files: &[(String, Vec<u8>)],
-    reader: Reader,
+    reader: Reader<'_>,
 ) {
     let mut whole = Counted::new();
     for (_, data) in files {
@@ -138,7 +138,7 @@ pub(super) fn pieces_readers_and_restarts_change_nothing(
 /// Reads one to three batches with a reader made from the last commit, and drops it, as a crash would.
 fn read_some_batches(
     source: &Growing,
-    reader: Reader,
+    reader: Reader<'_>,
     committed: &mut Option<(Position, Option<String>)>,
     counted: &mut Counted,
 ) -> bool {

@@ -8,9 +8,10 @@ use crate::claude::Claude;
 use crate::codex::Codex;
 use crate::demo::Demo;
 use crate::gemini::Gemini;
+use crate::qwen::Qwen;
 
 /// The agents that people call by name, on the command line and through a shim.
-pub static AGENTS: &[&dyn Agent] = &[&Claude, &Codex, &Gemini];
+pub static AGENTS: &[&dyn Agent] = &[&Claude, &Codex, &Gemini, &Qwen];
 
 /// The agents that only codemie itself starts.
 static INTERNAL: &[&dyn Agent] = &[

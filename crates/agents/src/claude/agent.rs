@@ -73,11 +73,7 @@ impl Launch for Claude {
                 return None;
             }
         }
-        let id = fresh.to_string();
-        Some(Injection {
-            args: vec!["--session-id".into(), id.clone().into()],
-            assigned: Some(AgentSessionId(id)),
-        })
+        Some(Injection::session_id(fresh))
     }
 
     fn resume(&self, conversation: &AgentSessionId, fork: bool) -> Option<Vec<OsString>> {

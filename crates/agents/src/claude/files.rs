@@ -7,6 +7,7 @@ use crate::kit::registry::{Layout, RegistryFiles};
 pub static LAYOUT: &Layout = &Layout {
     variable: Some("CLAUDE_CONFIG_DIR"),
     folder: ".claude",
+    projects_variable: None,
     sessions: None,
     subagents: Some("subagents"),
 };

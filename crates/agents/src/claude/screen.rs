@@ -7,11 +7,10 @@
 //! The agent hides the terminal's cursor and draws a caret of inverse colours. Suggestions in the composer are faint, and the
 //! caret stands on their first letter.
 
-use unicode_width::UnicodeWidthChar;
-
 use crate::kit::dialog::ScreenDialog;
+use crate::kit::screen::{ComposerRows, is_rule, rules};
 use crate::live::{Composer, ScreenReading, Shown};
-use pty::screen::{CellRange, ScreenView};
+use pty::screen::ScreenView;
 
 pub(super) fn read(screen: &ScreenView) -> ScreenReading {
     let layout = Layout::of(&screen.rows);
@@ -22,7 +21,7 @@ pub(super) fn read(screen: &ScreenView) -> ScreenReading {
         return ScreenReading { shown, reported, composer: None, dialog };
     };
     let work = work(&screen.rows, rows);
-    let composer = Some(Composer { text: typed(screen, rows) });
+    let composer = Some(Composer { text: rows.typed(screen) });
     ScreenReading { shown: Some(work.map_or(Shown::Quiet, Shown::Working)), reported, composer, dialog: None }
 }
 
@@ -58,22 +57,10 @@ struct Layout {
     dialog: usize,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct ComposerRows {
-    first: usize,
-    /// The rule below it.
-    end: usize,
-}
-
 impl Layout {
     fn of(rows: &[String]) -> Self {
-        let rules: Vec<usize> = (0..rows.len()).filter(|row| is_rule(&rows[*row])).collect();
-        let composer = match rules[..] {
-            [.., above, below] if rows[above + 1].starts_with(['❯', '>', '!', '#']) && below > above + 1 => {
-                Some(ComposerRows { first: above + 1, end: below })
-            }
-            _ => None,
-        };
+        let rules = rules(rows);
+        let composer = ComposerRows::between_rules(rows, &rules, &['❯', '>', '!', '#']);
         Self { composer, dialog: dialog_begin(rows, &rules) }
     }
 }
@@ -88,47 +75,6 @@ fn dialog_begin(rows: &[String], rules: &[usize]) -> usize {
             .is_some_and(|number| number > 1)
     };
     begins.into_iter().find(|begin| !goes_on(begin)).unwrap_or(0)
-}
-
-/// A line across the screen; one may carry a name at its end.
-fn is_rule(row: &str) -> bool {
-    row.starts_with("────────") || row.starts_with("▔▔▔▔▔▔▔▔")
-}
-
-/// What has been typed: without the sign, the caret and suggestions. Rows that only the width of the screen divides are not
-/// joined again.
-fn typed(screen: &ScreenView, ComposerRows { first, end }: ComposerRows) -> String {
-    let rows = (first..end).map(|row| {
-        let text = typed_in_row(screen, row);
-        // The sign and a blank, or the indent.
-        text.chars().skip(2).collect::<String>().trim_end().to_owned()
-    });
-    rows.collect::<Vec<_>>().join("\n").trim_end().to_owned()
-}
-
-/// The cells of a row that nobody suggested.
-fn typed_in_row(screen: &ScreenView, row: usize) -> String {
-    let of_row = |cells: &&CellRange| usize::from(cells.row) == row;
-    let faint: Vec<&CellRange> = screen.faint.iter().filter(of_row).collect();
-    let suggested = |column: usize| {
-        let is_faint = |column: usize| {
-            faint.iter().any(|cells| (usize::from(cells.from)..usize::from(cells.to)).contains(&column))
-        };
-        // The caret stands on the first letter of a suggestion, which is not faint then.
-        let caret = screen
-            .inverse
-            .iter()
-            .filter(of_row)
-            .any(|cells| usize::from(cells.from) == column && usize::from(cells.to) == column + 1);
-        is_faint(column) || caret && is_faint(column + 1)
-    };
-    let mut column = 0;
-    let letters = screen.rows[row].chars().filter(|letter| {
-        let at = column;
-        column += letter.width().unwrap_or(0);
-        at < 2 || !suggested(at)
-    });
-    letters.collect()
 }
 
 /// What the agent works on, by the line above the composer that goes on changing, or by the key in the footer that stops it.

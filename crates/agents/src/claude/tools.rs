@@ -7,10 +7,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
 use super::shape::Text;
-use crate::kit::tools::{MAX_NAME, MAX_PATH, cut, line_count};
-use crate::meter::record::{Fact, Record, Tool};
+use crate::kit::tools::{ChangedLines, MAX_NAME, MAX_PATH, ToolNames, cut, first_text, line_count};
+use crate::meter::record::{Fact, Record};
 use types::Timestamp;
-use types::ToolKind;
 
 /// Bounds the stored state, together with the longest name and path. Why 256: one answer starts some tens of tools at most, and each is answered before the next turn. Older
 /// entries are leftovers of killed runs; the oldest go first.
@@ -91,47 +90,26 @@ impl Waiting {
 }
 
 fn record(id: &str, call: Use, outcome: ToolOutcome) -> Record {
-    let kind = kind(&call.name);
-    let changes = outcome.ok && matches!(kind, ToolKind::Write | ToolKind::Edit);
     let Change { file, added, removed } = outcome.change;
+    let lines = ChangedLines { added, removed };
     Record {
         key: id.to_owned(),
         at: outcome.at,
         copied: outcome.copied,
         subagent: outcome.subagent,
-        fact: Fact::Tool(Tool {
-            name: call.name,
-            ok: outcome.ok,
-            kind,
-            file: if matches!(kind, ToolKind::Other | ToolKind::Exec) { None } else { file.or(call.file) },
-            further: Vec::new(),
-            lines_added: if changes { added } else { 0 },
-            lines_removed: if changes { removed } else { 0 },
-        }),
+        fact: Fact::Tool(TOOLS.tool(&call.name, outcome.ok, file.or(call.file), lines)),
     }
 }
 
-/// By the agent's own tool names; tools of an MCP server (`mcp__server__tool`) are of unknown kind.
-fn kind(name: &str) -> ToolKind {
-    match name {
-        "Read" | "Grep" | "Glob" | "LS" | "NotebookRead" => ToolKind::Read,
-        "Write" => ToolKind::Write,
-        "Edit" | "MultiEdit" | "NotebookEdit" => ToolKind::Edit,
-        "Bash" | "PowerShell" => ToolKind::Exec,
-        _ => ToolKind::Other,
-    }
-}
+static TOOLS: ToolNames = ToolNames {
+    read: &["Read", "Grep", "Glob", "LS", "NotebookRead"],
+    write: &["Write"],
+    edit: &["Edit", "MultiEdit", "NotebookEdit"],
+    exec: &["Bash", "PowerShell"],
+};
 
 fn input_file(input: &RawValue) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Input<'a> {
-        #[serde(borrow, default)]
-        file_path: Text<'a>,
-        #[serde(borrow, default)]
-        notebook_path: Text<'a>,
-    }
-    let input: Input = serde_json::from_str(input.get()).ok()?;
-    input.file_path.0.or(input.notebook_path.0).map(|path| cut(&path, MAX_PATH))
+    first_text(input, &["file_path", "notebook_path"]).map(|path| cut(&path, MAX_PATH))
 }
 
 impl Change {
@@ -182,6 +160,8 @@ fn patch(raw: &RawValue) -> (u64, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::meter::record::Tool;
+    use types::ToolKind;
 
     fn raw(json: &str) -> Box<RawValue> {
         RawValue::from_string(json.to_owned()).unwrap()

@@ -7,6 +7,7 @@ use serde_json::value::RawValue;
 
 use super::lines::is_prompt;
 use super::shape::{Block, Content, Line, Message, Text};
+use crate::kit::tools::about;
 use crate::transcript::{Item, ItemKind, Threaded, one_line};
 use types::Timestamp;
 
@@ -71,7 +72,10 @@ fn assistant_block(block: &Block) -> Option<ItemKind> {
         "text" => string(block.text?).map(ItemKind::Assistant),
         "tool_use" => {
             let name = block.name.0.as_deref()?.to_owned();
-            Some(ItemKind::Tool { name, about: block.input.map(about).unwrap_or_default() })
+            Some(ItemKind::Tool {
+                name,
+                about: block.input.map(|input| about(input, ABOUT)).unwrap_or_default(),
+            })
         }
         _ => None,
     }
@@ -105,40 +109,8 @@ fn failure(block: &Block) -> Option<ItemKind> {
     })
 }
 
-/// The most telling field of a tool's input, in this order.
-fn about(input: &RawValue) -> String {
-    #[derive(Deserialize)]
-    struct Input<'a> {
-        #[serde(borrow, default)]
-        command: Text<'a>,
-        #[serde(borrow, default)]
-        file_path: Text<'a>,
-        #[serde(borrow, default)]
-        notebook_path: Text<'a>,
-        #[serde(borrow, default)]
-        pattern: Text<'a>,
-        #[serde(borrow, default)]
-        url: Text<'a>,
-        #[serde(borrow, default)]
-        query: Text<'a>,
-        #[serde(borrow, default)]
-        description: Text<'a>,
-    }
-    let Ok(input) = serde_json::from_str::<Input>(input.get()) else { return String::new() };
-    [
-        input.command,
-        input.file_path,
-        input.notebook_path,
-        input.pattern,
-        input.url,
-        input.query,
-        input.description,
-    ]
-    .into_iter()
-    .find_map(|text| text.0)
-    .map(|text| one_line(&text))
-    .unwrap_or_default()
-}
+/// Fields of a tool's input that tell what it is about, in this order.
+const ABOUT: &[&str] = &["command", "file_path", "notebook_path", "pattern", "url", "query", "description"];
 
 fn string(raw: &RawValue) -> Option<String> {
     serde_json::from_str::<Cow<str>>(raw.get())

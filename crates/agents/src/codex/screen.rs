@@ -245,18 +245,6 @@ fn names_keys(row: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::codex::Codex;
-    use crate::live_fixtures;
-
-    #[test]
-    fn every_recorded_screen_shows_its_state() {
-        live_fixtures::check("codex", &Codex);
-    }
-
-    #[test]
-    fn a_torn_screen_is_read() {
-        live_fixtures::check_torn("codex", &Codex);
-    }
 
     fn view(rows: &[&str], cursor: (u16, u16)) -> ScreenView {
         let rows = rows.iter().map(|row| (*row).to_owned()).collect();

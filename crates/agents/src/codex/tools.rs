@@ -256,7 +256,7 @@ fn command(raw: Option<&RawValue>, plain: ToolOutcome) -> ToolOutcome {
 
 /// Lines added and removed. A diff may begin with the names of its two sides.
 fn diff(text: &str) -> (u64, u64) {
-    let hunks = text.lines().skip_while(|line| !line.starts_with(""));
+    let hunks = text.lines().skip_while(|line| !line.starts_with("@@"));
     hunks.fold((0, 0), |(added, removed), line| match line.as_bytes().first() {
         Some(b'+') => (added + 1, removed),
         Some(b'-') => (added, removed + 1),

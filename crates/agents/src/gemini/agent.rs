@@ -56,11 +56,7 @@ impl Launch for Gemini {
         if !invocation.injectable || !version.is_some_and(version::takes_session_id) {
             return None;
         }
-        let id = fresh.to_string();
-        Some(Injection {
-            args: vec!["--session-id".into(), id.clone().into()],
-            assigned: Some(AgentSessionId(id)),
-        })
+        Some(Injection::session_id(fresh))
     }
 
     /// A changed setting or a login makes it restart with the same arguments. The file of an empty conversation is removed by

@@ -1,7 +1,5 @@
-//! Every recording against the truth of the API that answered: read whole, in random pieces, twice, by two readers, with a
-//! restart between any two batches.
+//! What the recordings show beside their totals ([`conformance`](crate::conformance)), and those of older versions.
 
-use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
@@ -11,9 +9,7 @@ use super::files;
 use super::lines::GeminiLines;
 use crate::meter::form::{FormReader, Opened};
 use crate::meter::line::Lines;
-use crate::recordings::{
-    Counted, besides_usage, count_all, pieces_readers_and_restarts_change_nothing, read_whole, usage,
-};
+use crate::recordings::{Counted, besides_usage, count_all, read_whole, usage};
 use types::Tokens;
 
 fn lines(state: Option<&str>) -> Box<dyn Lines + Send> {
@@ -54,51 +50,6 @@ fn cases_in(folder: &str) -> Vec<Case> {
         }
     };
     truths.as_object().unwrap().iter().map(case).collect()
-}
-
-#[test]
-fn totals_equal_the_truth_per_case() {
-    for case in cases() {
-        for usage_only in [false, true] {
-            let mut all = Counted::new();
-            // Twice, and backwards: a key counts once.
-            for (path, data) in case.files.iter().chain(case.files.iter().rev()) {
-                let lines = if usage_only { GeminiLines::usage_only(None) } else { GeminiLines::new(None) };
-                let mut one = Counted::new();
-                assert_eq!(read_whole(data, Box::new(lines), &mut one), 0, "{path}");
-                count_all(&mut all, one.into_values());
-            }
-            assert_eq!(usage(&all), case.truth, "{}", case.name);
-        }
-    }
-}
-
-#[test]
-fn random_pieces_two_readers_and_restarts_change_nothing() {
-    for case in cases() {
-        pieces_readers_and_restarts_change_nothing(&case.name, &case.files, lines);
-    }
-}
-
-#[test]
-fn prompts_tools_and_errors_of_the_recordings_are_counted() {
-    // prompts, tool calls, tool errors, lines added, lines removed, API errors: read off the recordings by hand.
-    let expected: BTreeMap<&str, [u64; 6]> = BTreeMap::from([
-        ("api-error", [7, 0, 0, 0, 0, 3]),
-        ("clear", [3, 0, 0, 0, 0, 0]),
-        ("compress", [4, 1, 0, 0, 0, 0]),
-        ("plain", [2, 0, 0, 0, 0, 0]),
-        ("resume", [4, 1, 0, 0, 0, 0]),
-        ("subagent", [1, 2, 0, 0, 0, 0]),
-        ("tools", [7, 10, 1, 5, 1, 0]),
-    ]);
-    for case in cases() {
-        let mut counted = Counted::new();
-        for (_, data) in &case.files {
-            read_whole(data, lines(None), &mut counted);
-        }
-        assert_eq!(besides_usage(&counted), expected[case.name.as_str()], "{}", case.name);
-    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 
-use crate::kit::options::{self, Arity, Flag, Item, flag};
+use crate::kit::options::{Arguments, Arity, Flag, Item, flag, uuid};
 use crate::{Conversation, Invocation, InvocationKind};
 use types::AgentSessionId;
 
@@ -48,38 +48,30 @@ const LEAVING: [&str; 5] =
 const PROTOCOLS: [&str; 2] = ["--acp", "--experimental-acp"];
 
 pub(super) fn classify(args: &[OsString]) -> Invocation {
-    let items = options::read(args, &FLAGS);
-    let value = |name: &str| {
-        items.iter().find_map(|item| match item {
-            Item::Flag(known, value) if *known == name => Some(*value),
-            _ => None,
-        })
-    };
-    let given = |name: &str| value(name).is_some();
-    let first = items.iter().find_map(|item| match item {
-        Item::Operand(word) => std::str::from_utf8(word).ok(),
-        _ => None,
-    });
-    if LEAVING.into_iter().any(given) || first.is_some_and(|word| MANAGEMENT.contains(&word)) {
+    let args = Arguments::read(args, &FLAGS);
+    let given = |name: &str| args.has(name);
+    let manages = args.operand(0).is_some_and(|word| MANAGEMENT.contains(&word));
+    if LEAVING.into_iter().any(given) || manages {
         return Invocation::not_a_conversation();
     }
     let id = |text: &[u8]| AgentSessionId(String::from_utf8_lossy(text).into_owned());
-    let session = match (value("--resume"), value("--session-id")) {
-        (None, None) if given("--session-file") => Conversation::Unknown,
-        (None, None) => Conversation::Fresh,
-        (None, Some(Some(chosen))) => Conversation::Chosen(id(chosen)),
-        (Some(Some(named)), None) if is_uuid(named) => Conversation::Named(id(named)),
-        // A number is a place in a list, `latest` the end of it.
-        (Some(_), None) => Conversation::Continue,
+    let session = match (given("--resume"), given("--session-id"), args.value("--session-id")) {
+        (false, false, _) if given("--session-file") => Conversation::Unknown,
+        (false, false, _) => Conversation::Fresh,
+        (false, true, Some(chosen)) => Conversation::Chosen(id(chosen)),
+        // It compares a whole id; a number is a place in a list, `latest` the end of it.
+        (true, false, _) => {
+            args.value("--resume").and_then(uuid).map_or(Conversation::Continue, Conversation::Named)
+        }
         _ => Conversation::Unknown,
     };
     let protocol = PROTOCOLS.into_iter().any(given);
     Invocation {
         kind: if protocol || given("--prompt") { InvocationKind::Print } else { InvocationKind::Interactive },
-        injectable: session == Conversation::Fresh && !protocol && !items.contains(&Item::Unknown),
+        injectable: session == Conversation::Fresh && !protocol && !args.has_unknown(),
         session,
         persistent: true,
-        prompts: items.iter().any(|item| {
+        prompts: args.0.iter().any(|item| {
             matches!(
                 item,
                 Item::Operand(_) | Item::Text(_) | Item::Flag("--prompt" | "--prompt-interactive", Some(_))
@@ -88,14 +80,9 @@ pub(super) fn classify(args: &[OsString]) -> Invocation {
     }
 }
 
-/// The agent compares a whole id; any other value it takes for a number or refuses.
-fn is_uuid(text: &[u8]) -> bool {
-    text.len() == 36 && uuid::Uuid::try_parse_ascii(text).is_ok()
-}
-
 /// Whether the arguments ask for a sandbox, in which this machine's own addresses may be others.
 pub(super) fn in_a_sandbox(args: &[OsString]) -> bool {
-    options::read(args, &FLAGS).iter().any(|item| matches!(item, Item::Flag("--sandbox", _)))
+    Arguments::read(args, &FLAGS).has("--sandbox")
 }
 
 #[cfg(test)]

@@ -3,33 +3,36 @@
 //! Its base URL counts for API keys alone; a login with Google goes to another service, past it. A base URL by itself makes the
 //! program take its login for that of a gateway, unless its settings name the login (read in 0.61.0).
 
-use std::path::PathBuf;
-
 use super::files::GeminiFiles;
 use super::invocation;
-use crate::kit::settings::{base_url, http_proxy_in_the_way, is_on, json_with, text, upwards};
-use crate::{ProxyLead, ProxyRoute, ProxyStart};
+use crate::kit::route::BaseUrl;
+use crate::{ProxyRoute, ProxyStart};
 
 pub(super) const API: &str = "https://generativelanguage.googleapis.com";
 
-const BASE_URL: &str = "GOOGLE_GEMINI_BASE_URL";
+const VARIABLE: &str = "GOOGLE_GEMINI_BASE_URL";
 
-/// Variables by which it logs in otherwise, or runs where this machine's own addresses are others.
-const ELSEWHERE: [&str; 5] = [
-    "GOOGLE_GENAI_USE_GCA",
-    "GOOGLE_GENAI_USE_VERTEXAI",
-    "GEMINI_CLI_USE_COMPUTE_ADC",
-    "CLOUD_SHELL",
-    "GEMINI_SANDBOX",
-];
-
-/// Where an administrator puts settings on Linux and on macOS.
-const MANAGED: [&str; 4] = [
-    "/etc/gemini-cli/system-defaults.json",
-    "/etc/gemini-cli/settings.json",
-    "/Library/Application Support/GeminiCli/system-defaults.json",
-    "/Library/Application Support/GeminiCli/settings.json",
-];
+static BASE_URL: BaseUrl = BaseUrl {
+    variable: VARIABLE,
+    elsewhere: &[
+        "GOOGLE_GENAI_USE_GCA",
+        "GOOGLE_GENAI_USE_VERTEXAI",
+        "GEMINI_CLI_USE_COMPUTE_ADC",
+        "CLOUD_SHELL",
+        "GEMINI_SANDBOX",
+    ],
+    folder: ".gemini",
+    managed: &[
+        "/etc/gemini-cli/system-defaults.json",
+        "/etc/gemini-cli/settings.json",
+        "/Library/Application Support/GeminiCli/system-defaults.json",
+        "/Library/Application Support/GeminiCli/settings.json",
+    ],
+    given: &["GEMINI_CLI_SYSTEM_DEFAULTS_PATH", "GEMINI_CLI_SYSTEM_SETTINGS_PATH"],
+    logins: &["/security/auth/selectedType", "/security/auth/enforcedType", "/selectedAuthType"],
+    sandboxes: &["/tools/sandbox", "/sandbox"],
+    addresses: &[],
+};
 
 const API_KEY: &str = "gemini-api-key";
 
@@ -38,26 +41,16 @@ pub(super) fn route(start: &ProxyStart<'_>) -> ProxyRoute {
 }
 
 fn certain(start: &ProxyStart<'_>) -> Result<ProxyRoute, String> {
-    let set = |name: &str| (start.var)(name).filter(|value| !value.is_empty());
-    if let Some(name) = ELSEWHERE.into_iter().find(|name| set(name).is_some_and(|value| is_on(&value))) {
-        return Err(format!("{name} is set"));
-    }
     if invocation::in_a_sandbox(start.args) {
         return Err("it runs in a sandbox of its own".to_owned());
     }
-    if let Some(proxy) = http_proxy_in_the_way(start.var) {
-        return Err(proxy);
-    }
     let files = GeminiFiles::from_env(start.var).ok_or("it has no home folder")?;
-    let logins = logins(start, &files)?;
+    let logins = BASE_URL.logins(start, files.root())?;
     if let Some((file, login)) = logins.iter().find(|(_, login)| login != API_KEY && login != "gateway") {
         return Err(format!("{} logs it in by {login}", file.display()));
     }
-    if let Some(file) = own_variables(start, &files)? {
-        return Err(format!("{} names an address or a login", file.display()));
-    }
-    let upstream = match set(BASE_URL) {
-        Some(url) => base_url(&url).ok_or_else(|| format!("{BASE_URL} is no plain address"))?,
+    let upstream = match BASE_URL.own(start)? {
+        Some(url) => url,
         None if logins.is_empty() => {
             return Err("its settings name no login; choose the API key with /auth".to_owned());
         }
@@ -66,47 +59,13 @@ fn certain(start: &ProxyStart<'_>) -> Result<ProxyRoute, String> {
         }
         None => start.configured.unwrap_or(API).to_owned(),
     };
-    let lead = ProxyLead { set: vec![(BASE_URL, "ADDRESS".to_owned())], ..ProxyLead::default() };
-    Ok(ProxyRoute::Through { upstream, lead })
-}
-
-/// The logins that settings name, each with its file. Which file wins depends on whether the folder is trusted: so all count.
-fn logins(start: &ProxyStart<'_>, files: &GeminiFiles) -> Result<Vec<(PathBuf, String)>, String> {
-    let given = ["GEMINI_CLI_SYSTEM_DEFAULTS_PATH", "GEMINI_CLI_SYSTEM_SETTINGS_PATH"];
-    let given = given.into_iter().filter_map(|name| (start.var)(name)).map(PathBuf::from);
-    let own = [files.root().join("settings.json"), start.folder.join(".gemini/settings.json")];
-    let mut found = Vec::new();
-    for path in own.into_iter().chain(MANAGED.map(PathBuf::from)).chain(given) {
-        let words = ["selectedType", "selectedAuthType", "enforcedType", "sandbox"];
-        let Some(settings) = json_with(&path, &words)? else { continue };
-        let named = |place: &str| settings.pointer(place).and_then(|value| value.as_str().map(str::to_owned));
-        let places = ["/security/auth/selectedType", "/security/auth/enforcedType", "/selectedAuthType"];
-        found.extend(places.into_iter().filter_map(named).map(|login| (path.clone(), login)));
-        let sandboxed =
-            ["/tools/sandbox", "/sandbox"].into_iter().filter_map(|place| settings.pointer(place));
-        if sandboxed.into_iter().any(|value| !value.is_null() && value.as_bool() != Some(false)) {
-            return Err(format!("{} has it run in a sandbox", path.display()));
-        }
-    }
-    Ok(found)
-}
-
-/// A file of variables that the program reads by itself, if it holds one that matters here.
-fn own_variables(start: &ProxyStart<'_>, files: &GeminiFiles) -> Result<Option<PathBuf>, String> {
-    let above = upwards(start.folder, ".gemini/.env").chain(upwards(start.folder, ".env"));
-    let own = [files.root().join(".env"), files.root().with_file_name(".env")];
-    for path in above.chain(own) {
-        let Some(lines) = text(&path)? else { continue };
-        if ELSEWHERE.iter().chain(&[BASE_URL, "_PROXY", "_proxy"]).any(|name| lines.contains(name)) {
-            return Ok(Some(path));
-        }
-    }
-    Ok(None)
+    Ok(BASE_URL.through(upstream))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ProxyLead;
     use std::ffi::OsString;
 
     const BY_KEY: (&str, &str) =
@@ -135,7 +94,7 @@ mod tests {
             ProxyRoute::Through { upstream, lead } => {
                 assert_eq!(
                     lead,
-                    ProxyLead { set: vec![(BASE_URL, "ADDRESS".into())], ..ProxyLead::default() }
+                    ProxyLead { set: vec![(VARIABLE, "ADDRESS".into())], ..ProxyLead::default() }
                 );
                 Ok(upstream)
             }
@@ -149,7 +108,7 @@ mod tests {
         assert_eq!(route_of(&[BY_KEY], &[], "", Some("https://gw")), Ok("https://gw".to_owned()));
         let old = (".gemini/settings.json", r#"{"selectedAuthType":"gemini-api-key","sandbox":false}"#);
         assert_eq!(route_of(&[old], &[], "", None), Ok(API.to_owned()));
-        let own = &[(BASE_URL, "https://gw/x/"), ("GEMINI_API_KEY", "k")][..];
+        let own = &[(VARIABLE, "https://gw/x/"), ("GEMINI_API_KEY", "k")][..];
         assert_eq!(route_of(&[BY_KEY], own, "", Some("https://other")), Ok("https://gw/x".to_owned()));
         assert_eq!(route_of(&[], own, "", None), Ok("https://gw/x".to_owned()), "a gateway either way");
     }
@@ -171,7 +130,7 @@ mod tests {
             (vec![BY_KEY], vec![("GOOGLE_GENAI_USE_VERTEXAI", "true")], ""),
             (vec![BY_KEY], vec![("GEMINI_SANDBOX", "docker")], ""),
             (vec![BY_KEY], vec![("HTTP_PROXY", "http://x")], ""),
-            (vec![BY_KEY], vec![(BASE_URL, "x")], ""),
+            (vec![BY_KEY], vec![(VARIABLE, "x")], ""),
             (vec![BY_KEY], vec![], "--sandbox"),
         ] {
             let route = route_of(&files, &vars, line, None);

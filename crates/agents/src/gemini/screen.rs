@@ -5,6 +5,7 @@
 //! what it thinks about) and `✋  Action Required`: from 0.40.1 on at the latest, unless the user has switched it off.
 
 use crate::kit::dialog::ScreenDialog;
+use crate::kit::screen::Boxed;
 use crate::live::{Composer, ScreenReading, Shown};
 use pty::screen::ScreenView;
 
@@ -23,9 +24,9 @@ pub(super) fn read(view: &ScreenView) -> ScreenReading {
     // The title is `Ready` before the composer is there, and while a dialog covers it.
     let asks = matches!(reported, Some(Shown::NeedsInput(_)));
     let reported = reported.filter(|shown| *shown != Shown::Quiet);
-    let boxed = Boxed::find(&rows);
-    let dialog = boxed.as_ref().map(Boxed::asked);
-    let shown = boxed.map(|boxed| boxed.shown(asks));
+    let boxed = Boxed::at_end(&rows, &['╭'], &['╰']);
+    let dialog = boxed.as_ref().map(|boxed| ScreenDialog::read(&boxed.indented, &['●']));
+    let shown = boxed.map(|boxed| shown(&boxed, asks));
     // 0.40.1 has no composer while it compresses, but its rule.
     let above = rows.iter().rposition(|row| is_rule(row)).unwrap_or(rows.len());
     let shown = shown.or_else(|| sessions(&rows)).or_else(|| status(&rows[..above]).map(Shown::Working));
@@ -116,102 +117,50 @@ fn is_rule(row: &str) -> bool {
     row.starts_with("──") && row.chars().all(|char| char == '─')
 }
 
-/// What is lower is no box whose end is below the screen, but one that is still being drawn.
-const TALL: usize = 15;
-
-/// A box at the end of the screen.
-struct Boxed<'a> {
-    /// What stands in it, without its sides.
-    rows: Vec<&'a str>,
-    /// The same with its indents.
-    indented: Vec<&'a str>,
+/// `asks`: the agent reports that an answer of the user is needed for a turn to go on.
+fn shown(boxed: &Boxed<'_>, asks: bool) -> Shown {
+    let rows = &boxed.rows;
+    let heading = rows.iter().copied().find(|row| !row.is_empty()).unwrap_or("a dialog");
+    let holds = |begin: &str| rows.iter().copied().find(|row| row.starts_with(begin));
+    let named = |what: &str| {
+        heading
+            .strip_prefix("? ")
+            .and_then(|text| text.split_once("  "))
+            .map_or_else(|| what.to_owned(), |(_, about)| format!("{what}: {}", about.trim()))
+    };
+    if holds("Apply this change?").is_some() {
+        return Shown::NeedsInput(named("permission to change a file"));
+    }
+    if let Some(question) = holds("Allow execution of") {
+        let what = if question.contains("MCP tool") { question } else { "permission to run a command" };
+        return Shown::NeedsInput(named(what));
+    }
+    match heading {
+        "Answer Questions" => {
+            let question = rows.iter().copied().filter(|row| !row.is_empty()).nth(1).unwrap_or_default();
+            Shown::NeedsInput(format!("a question: {question}"))
+        }
+        "Ready to start implementation?" => Shown::NeedsInput("a plan to approve".to_owned()),
+        other if asks => Shown::NeedsInput(other.trim_start_matches("? ").to_owned()),
+        other => Shown::Dialog(words(boxed, other)),
+    }
 }
 
-impl<'a> Boxed<'a> {
-    /// A box can be higher than the screen: then its upper or lower edge is not there.
-    fn find(rows: &[&'a str]) -> Option<Self> {
-        let begins = |at: usize, edge: char| rows[at].trim_start().starts_with(edge);
-        let last = rows.iter().rposition(|row| !row.trim().is_empty())?;
-        // A line of help may stand below it.
-        let bottom = (last.saturating_sub(2)..=last).rev().find(|&at| begins(at, '╰'));
-        let top = (0..bottom.unwrap_or(last)).rev().find(|&at| begins(at, '╭'));
-        let (first, end) = match (top, bottom) {
-            (Some(top), Some(bottom)) => (top + 1, bottom),
-            (None, Some(bottom)) if begins(0, '│') => (0, bottom),
-            (Some(top), None) if begins(last, '│') && last - top > TALL => (top + 1, last + 1),
-            _ => return None,
-        };
-        let inner = |row: &&'a str| row.trim().trim_start_matches('│').trim_end_matches('│').trim();
-        let sides = |row: &&'a str| {
-            let row = row.trim();
-            let row = row.strip_prefix('│').unwrap_or(row);
-            row.strip_suffix('│').unwrap_or(row).trim_end()
-        };
-        let indented = rows[first..end].iter().map(sides).collect();
-        Some(Self { rows: rows[first..end].iter().map(inner).collect(), indented })
-    }
-
-    fn asked(&self) -> ScreenDialog {
-        ScreenDialog::read(&self.indented, &['●'])
-    }
-
-    /// `asks`: the agent reports that an answer of the user is needed for a turn to go on.
-    fn shown(&self, asks: bool) -> Shown {
-        let heading = self.rows.iter().copied().find(|row| !row.is_empty()).unwrap_or("a dialog");
-        let holds = |begin: &str| self.rows.iter().copied().find(|row| row.starts_with(begin));
-        let named = |what: &str| {
-            heading
-                .strip_prefix("? ")
-                .and_then(|text| text.split_once("  "))
-                .map_or_else(|| what.to_owned(), |(_, about)| format!("{what}: {}", about.trim()))
-        };
-        if holds("Apply this change?").is_some() {
-            return Shown::NeedsInput(named("permission to change a file"));
-        }
-        if let Some(question) = holds("Allow execution of") {
-            let what = if question.contains("MCP tool") { question } else { "permission to run a command" };
-            return Shown::NeedsInput(named(what));
-        }
-        match heading {
-            "Answer Questions" => {
-                let question =
-                    self.rows.iter().copied().filter(|row| !row.is_empty()).nth(1).unwrap_or_default();
-                Shown::NeedsInput(format!("a question: {question}"))
-            }
-            "Ready to start implementation?" => Shown::NeedsInput("a plan to approve".to_owned()),
-            other if asks => Shown::NeedsInput(other.trim_start_matches("? ").to_owned()),
-            other => Shown::Dialog(self.words(other)),
-        }
-    }
-
-    /// What a dialog is about; its heading, where it is none of the known ones. A second column may stand beside it.
-    fn words(&self, heading: &str) -> String {
-        let known = [
-            ("Do you trust ", "whether to trust the folder"),
-            ("How would you like to authenticate", "how to sign in"),
-            ("Enter Gemini API Key", "how to sign in: an API key"),
-        ];
-        let found = known.iter().find(|(mark, _)| self.rows.iter().any(|row| row.starts_with(mark)));
-        let heading = heading.trim_start_matches("> ").split("  ").next().unwrap_or(heading);
-        found.map_or_else(|| format!("a menu: {heading}"), |(_, words)| (*words).to_owned())
-    }
+/// What a dialog is about; its heading, where it is none of the known ones. A second column may stand beside it.
+fn words(boxed: &Boxed<'_>, heading: &str) -> String {
+    let known = [
+        ("Do you trust ", "whether to trust the folder"),
+        ("How would you like to authenticate", "how to sign in"),
+        ("Enter Gemini API Key", "how to sign in: an API key"),
+    ];
+    let found = known.iter().find(|(mark, _)| boxed.rows.iter().any(|row| row.starts_with(mark)));
+    let heading = heading.trim_start_matches("> ").split("  ").next().unwrap_or(heading);
+    found.map_or_else(|| format!("a menu: {heading}"), |(_, words)| (*words).to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gemini::Gemini;
-    use crate::live_fixtures;
-
-    #[test]
-    fn every_recorded_screen_shows_its_state() {
-        live_fixtures::check("gemini", &Gemini);
-    }
-
-    #[test]
-    fn a_torn_screen_is_read() {
-        live_fixtures::check_torn("gemini", &Gemini);
-    }
 
     #[test]
     fn titles_are_read() {

@@ -4,11 +4,9 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::shape::Text;
-use crate::kit::loose::Loose;
-use crate::kit::tools::{MAX_NAME, MAX_PATH, cut};
-use crate::meter::record::{Fact, Record, Tool};
+use crate::kit::tools::{ChangedLines, MAX_NAME, ToolNames, cut, first_text};
+use crate::meter::record::{Fact, Record};
 use types::Timestamp;
-use types::ToolKind;
 
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -50,23 +48,9 @@ impl<'a> Call<'a> {
         asked_at: Timestamp,
     ) -> Option<Record> {
         let (id, name, ok) = (self.id.0.as_deref()?, self.name.0.as_deref()?, self.ok()?);
-        let kind = kind(name);
-        let change = Change::of(self.result_display);
-        let changes = ok && matches!(kind, ToolKind::Write | ToolKind::Edit);
-        let file = if matches!(kind, ToolKind::Other | ToolKind::Exec) {
-            None
-        } else {
-            change.file.or_else(|| self.args.and_then(file_argument))
-        };
-        let fact = Fact::Tool(Tool {
-            name: cut(name, MAX_NAME),
-            ok,
-            kind,
-            file: file.map(|file| cut(&file, MAX_PATH)),
-            further: Vec::new(),
-            lines_added: if changes { change.added } else { 0 },
-            lines_removed: if changes { change.removed } else { 0 },
-        });
+        let (changed, lines) = change(self.result_display);
+        let file = changed.or_else(|| first_text(self.args?, &["file_path", "absolute_path"]));
+        let fact = Fact::Tool(TOOLS.tool(name, ok, file, lines));
         Some(Record {
             key: format!("{message}/{}", cut(id, MAX_NAME)),
             at: self.timestamp.0.as_deref().and_then(Timestamp::parse).unwrap_or(asked_at),
@@ -77,79 +61,32 @@ impl<'a> Call<'a> {
     }
 }
 
-/// By the agent's own tool names; tools of an MCP server are of unknown kind.
-fn kind(name: &str) -> ToolKind {
-    match name {
-        "read_file"
-        | "read_many_files"
-        | "list_directory"
-        | "glob"
-        | "grep_search"
-        | "search_file_content" => ToolKind::Read,
-        "write_file" => ToolKind::Write,
-        "replace" | "edit" => ToolKind::Edit,
-        "run_shell_command" => ToolKind::Exec,
-        _ => ToolKind::Other,
-    }
-}
+static TOOLS: ToolNames = ToolNames {
+    read: &["read_file", "read_many_files", "list_directory", "glob", "grep_search", "search_file_content"],
+    write: &["write_file"],
+    edit: &["replace", "edit"],
+    exec: &["run_shell_command"],
+};
 
-fn file_argument(args: &RawValue) -> Option<String> {
-    #[derive(Deserialize)]
-    struct Args<'a> {
+/// What a result reports of the file it changed. Of most tools it is a text or a list.
+fn change(display: Option<&RawValue>) -> (Option<String>, ChangedLines) {
+    #[derive(Default, Deserialize)]
+    #[serde(rename_all = "camelCase")]
+    struct Display<'a> {
         #[serde(borrow, default)]
         file_path: Text<'a>,
         #[serde(borrow, default)]
-        absolute_path: Text<'a>,
+        diff_stat: Option<&'a RawValue>,
     }
-    let args: Args = serde_json::from_str(args.get()).ok()?;
-    args.file_path.0.or(args.absolute_path.0).map(std::borrow::Cow::into_owned)
-}
-
-/// What a result reports of the file it changed. Lines of the model's proposal and of the user's changes to it count alike, as
-/// the agent's own statistics do.
-#[derive(Debug, Default)]
-struct Change {
-    file: Option<String>,
-    added: u64,
-    removed: u64,
-}
-
-impl Change {
-    fn of(display: Option<&RawValue>) -> Self {
-        #[derive(Deserialize)]
-        #[serde(rename_all = "camelCase")]
-        struct Display<'a> {
-            #[serde(borrow, default)]
-            file_path: Text<'a>,
-            #[serde(default)]
-            diff_stat: Option<Stat>,
-        }
-        #[derive(Default, Deserialize)]
-        #[serde(default)]
-        #[expect(clippy::struct_field_names, reason = "these are the agent's names")]
-        struct Stat {
-            model_added_lines: Loose<u64>,
-            model_removed_lines: Loose<u64>,
-            user_added_lines: Loose<u64>,
-            user_removed_lines: Loose<u64>,
-        }
-        // Of most tools it is a text or a list.
-        let Some(Ok(display)) = display.map(|raw| serde_json::from_str::<Display>(raw.get())) else {
-            return Self::default();
-        };
-        let stat = display.diff_stat.unwrap_or_default();
-        let sum = |a: &Loose<u64>, b: &Loose<u64>| a.0.unwrap_or(0).saturating_add(b.0.unwrap_or(0));
-        Self {
-            file: display.file_path.0.map(std::borrow::Cow::into_owned),
-            added: sum(&stat.model_added_lines, &stat.user_added_lines),
-            removed: sum(&stat.model_removed_lines, &stat.user_removed_lines),
-        }
-    }
+    let display: Display = display.and_then(|raw| serde_json::from_str(raw.get()).ok()).unwrap_or_default();
+    let lines = display.diff_stat.and_then(ChangedLines::of_statistics);
+    (display.file_path.0.map(std::borrow::Cow::into_owned), lines.unwrap_or_default())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::ToolKind;
 
     fn tool(json: &str) -> Option<Record> {
         let raw = RawValue::from_string(json.to_owned()).unwrap();

@@ -1,11 +1,9 @@
 //! A session file as a conversation to read: messages, and tool calls of one line each. Messages that were rewound, replaced
 //! or never answered are left out, as when the agent itself loads it.
 
-use serde::Deserialize;
-use serde_json::value::RawValue;
-
-use super::shape::{self, Line, Text};
+use super::shape::{self, Line};
 use super::tools::Call;
+use crate::kit::tools::about;
 use crate::transcript::{Entry, Item, ItemKind, Message, one_line};
 use types::Timestamp;
 
@@ -64,8 +62,10 @@ fn user(line: &Line, texts: Vec<String>) -> Vec<ItemKind> {
 /// The call, and its failure if it failed.
 fn tool(call: &Call) -> Vec<ItemKind> {
     let Some(name) = call.name.0.as_deref() else { return Vec::new() };
-    let mut kind =
-        vec![ItemKind::Tool { name: name.to_owned(), about: call.args.map(about).unwrap_or_default() }];
+    let mut kind = vec![ItemKind::Tool {
+        name: name.to_owned(),
+        about: call.args.map(|args| about(args, ABOUT)).unwrap_or_default(),
+    }];
     if call.ok() == Some(false) {
         let text = call.result_display.and_then(|raw| serde_json::from_str::<String>(raw.get()).ok());
         kind.push(ItemKind::ToolFailed(text.map(|text| one_line(&text)).unwrap_or_default()));
@@ -73,29 +73,6 @@ fn tool(call: &Call) -> Vec<ItemKind> {
     kind
 }
 
-/// The most telling argument, in this order.
-fn about(args: &RawValue) -> String {
-    #[derive(Deserialize)]
-    struct Args<'a> {
-        #[serde(borrow, default)]
-        command: Text<'a>,
-        #[serde(borrow, default)]
-        file_path: Text<'a>,
-        #[serde(borrow, default)]
-        absolute_path: Text<'a>,
-        #[serde(borrow, default)]
-        dir_path: Text<'a>,
-        #[serde(borrow, default)]
-        path: Text<'a>,
-        #[serde(borrow, default)]
-        pattern: Text<'a>,
-        #[serde(borrow, default)]
-        query: Text<'a>,
-        #[serde(borrow, default)]
-        prompt: Text<'a>,
-    }
-    let Ok(args) = serde_json::from_str::<Args>(args.get()) else { return String::new() };
-    let fields = [args.command, args.file_path, args.absolute_path, args.pattern, args.dir_path, args.path];
-    let shown = fields.into_iter().chain([args.query, args.prompt]).find_map(|text| text.0);
-    shown.map(|text| one_line(&text)).unwrap_or_default()
-}
+/// Arguments that tell what a call is about, in this order.
+const ABOUT: &[&str] =
+    &["command", "file_path", "absolute_path", "pattern", "dir_path", "path", "query", "prompt"];

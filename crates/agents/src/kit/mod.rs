@@ -6,8 +6,8 @@
 //! - [`neighbours`], [`read_stamps`]: what evidence of every kind needs;
 //! - [`writers`]: which processes write to a conversation, by their command lines;
 //! - [`loose`], [`tools`]: reading lines whose fields may change with the version, and what is kept of a tool call;
-//! - [`dialog`]: dialogs on a screen;
-//! - [`settings`]: which API an agent's settings and environment name.
+//! - [`screen`], [`dialog`]: finding the composer, boxes and dialogs on a screen;
+//! - [`settings`], [`route`]: which API an agent's settings and environment name.
 
 pub mod dialog;
 pub(crate) mod loose;
@@ -15,6 +15,8 @@ pub(crate) mod neighbours;
 pub(crate) mod options;
 pub(crate) mod read_stamps;
 pub mod registry;
+pub(crate) mod route;
+pub(crate) mod screen;
 pub(crate) mod settings;
 pub(crate) mod tools;
 pub(crate) mod version;

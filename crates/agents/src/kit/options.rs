@@ -3,6 +3,8 @@
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
+use types::AgentSessionId;
+
 /// How many values a flag takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Arity {
@@ -34,6 +36,51 @@ pub(crate) enum Item<'a> {
     Text(&'a [u8]),
     /// An unknown flag: the next argument may be its value.
     Unknown,
+}
+
+/// Arguments, split by a table of flags.
+#[derive(Debug)]
+pub(crate) struct Arguments<'a>(pub(crate) Vec<Item<'a>>);
+
+impl<'a> Arguments<'a> {
+    pub(crate) fn read(args: &'a [OsString], table: &'static [Flag]) -> Self {
+        Self(read(args, table))
+    }
+
+    /// Whether a flag is given, by its first spelling.
+    pub(crate) fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|item| matches!(item, Item::Flag(known, _) if *known == name))
+    }
+
+    /// The value of a flag, where it is given with one.
+    pub(crate) fn value(&self, name: &str) -> Option<&'a [u8]> {
+        self.0.iter().find_map(|item| match item {
+            Item::Flag(known, value) if *known == name => *value,
+            _ => None,
+        })
+    }
+
+    pub(crate) fn operand(&self, at: usize) -> Option<&'a str> {
+        let mut operands = self.0.iter().filter_map(|item| match item {
+            Item::Operand(word) => Some(*word),
+            _ => None,
+        });
+        std::str::from_utf8(operands.nth(at)?).ok()
+    }
+
+    pub(crate) fn has_text(&self) -> bool {
+        self.0.iter().any(|item| matches!(item, Item::Text(_)))
+    }
+
+    pub(crate) fn has_unknown(&self) -> bool {
+        self.0.contains(&Item::Unknown)
+    }
+}
+
+/// A uuid in the only form that agents take, with dashes, spelled as given.
+pub(crate) fn uuid(text: &[u8]) -> Option<AgentSessionId> {
+    let text = std::str::from_utf8(text).ok()?;
+    (text.len() == 36 && uuid::Uuid::try_parse(text).is_ok()).then(|| AgentSessionId(text.to_owned()))
 }
 
 /// Splits arguments by a table of flags.

@@ -12,6 +12,8 @@ use os::file::{entries, is_absent};
 use types::AgentSessionId;
 use types::Pid;
 
+const PROJECTS: &str = "projects";
+
 /// A project folder's name is cut here and gets a hash.
 const MAX_SLUG: usize = 200;
 
@@ -22,6 +24,8 @@ pub struct Layout {
     pub(crate) variable: Option<&'static str>,
     /// That folder in the user's home, where no variable names another.
     pub(crate) folder: &'static str,
+    /// The variable that names another place for the projects alone.
+    pub(crate) projects_variable: Option<&'static str>,
     /// The folder of session files in that of their project, if they do not stand in it directly.
     pub(crate) sessions: Option<&'static str>,
     /// The folder of sub-agents' files in the one that is named as their conversation, if they hold calls of their own.
@@ -34,8 +38,8 @@ impl Layout {
         session_file.ancestors().nth(if self.sessions.is_some() { 2 } else { 1 })?.file_name()
     }
 
-    fn sessions_in(&self, project: PathBuf) -> PathBuf {
-        self.sessions.map_or_else(|| project.clone(), |folder| project.join(folder))
+    fn sessions_in(&self, project: &Path) -> PathBuf {
+        self.sessions.map_or_else(|| project.to_owned(), |folder| project.join(folder))
     }
 
     /// The folder of a conversation's sub-agents, which need not exist.
@@ -60,6 +64,7 @@ impl Layout {
 pub struct RegistryFiles {
     layout: &'static Layout,
     root: PathBuf,
+    projects: PathBuf,
     /// The user has not chosen another.
     is_default: bool,
 }
@@ -68,14 +73,16 @@ impl RegistryFiles {
     /// `None` when the environment does not name it.
     pub fn from_env(layout: &'static Layout, var: impl Fn(&str) -> Option<OsString>) -> Option<Self> {
         let set = |name: &str| var(name).filter(|value| !value.is_empty()).map(PathBuf::from);
-        if let Some(root) = layout.variable.and_then(set) {
-            return Some(Self::at(layout, root));
-        }
-        Some(Self { is_default: true, ..Self::at(layout, set("HOME")?.join(layout.folder)) })
+        let chosen = layout.variable.and_then(set);
+        let is_default = chosen.is_none();
+        let files = Self::at(layout, chosen.or_else(|| Some(set("HOME")?.join(layout.folder)))?);
+        let projects = layout.projects_variable.and_then(set).map(|folder| folder.join(PROJECTS));
+        Some(Self { is_default, projects: projects.unwrap_or_else(|| files.projects.clone()), ..files })
     }
 
     pub fn at(layout: &'static Layout, root: impl Into<PathBuf>) -> Self {
-        Self { layout, root: root.into(), is_default: false }
+        let root = root.into();
+        Self { layout, projects: root.join(PROJECTS), root, is_default: false }
     }
 
     pub fn root(&self) -> &Path {
@@ -96,12 +103,12 @@ impl RegistryFiles {
     }
 
     pub fn projects(&self) -> PathBuf {
-        self.root.join("projects")
+        self.projects.clone()
     }
 
     /// The folder in which a conversation begun in `cwd` is kept. `cwd` must be the real path, as the agent resolves links first.
     pub fn project(&self, cwd: &Path) -> PathBuf {
-        self.layout.sessions_in(self.projects().join(slug(cwd.as_os_str())))
+        self.layout.sessions_in(&self.projects.join(slug(cwd.as_os_str())))
     }
 
     /// Where the file of a conversation is expected, whether it exists or not.
@@ -118,7 +125,7 @@ impl RegistryFiles {
             return Ok(found);
         }
         for project in folders(&self.projects())? {
-            let path = self.layout.sessions_in(project).join(&name);
+            let path = self.layout.sessions_in(&project).join(&name);
             if path.is_file() {
                 found.push(path);
             }
@@ -143,7 +150,7 @@ impl RegistryFiles {
         let mut found = SessionFiles::default();
         let inside = found.entries(&self.projects(), entries_by_kind(&self.projects())).into_iter();
         let folders = inside.filter(|entry| entry.1 == EntryKind::Folder);
-        found.folders = folders.map(|entry| self.layout.sessions_in(entry.0)).collect();
+        found.folders = folders.map(|entry| self.layout.sessions_in(&entry.0)).collect();
         found
     }
 }

@@ -48,6 +48,8 @@ pub(crate) struct Line<'a, M = &'a RawValue> {
     #[serde(borrow, default)]
     pub(crate) prompt_source: Text<'a>,
     #[serde(borrow, default)]
+    pub(crate) provenance: Text<'a>,
+    #[serde(borrow, default)]
     pub(crate) ai_title: Text<'a>,
     #[serde(borrow, default)]
     pub(crate) custom_title: Text<'a>,
@@ -71,6 +73,10 @@ pub(crate) struct Line<'a, M = &'a RawValue> {
     pub(crate) origin: Option<&'a RawValue>,
     #[serde(borrow, default)]
     pub(crate) tool_use_result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(crate) tool_call_result: Option<&'a RawValue>,
+    #[serde(borrow, default)]
+    pub(crate) system_payload: Option<&'a RawValue>,
     #[serde(default = "none")]
     pub(crate) message: Option<M>,
 }
