@@ -175,7 +175,7 @@ fn a_foreign_file_is_never_overwritten_and_never_removed() {
     let status: serde_json::Value = serde_json::from_str(&status.out).unwrap();
     let states: Vec<_> =
         status["shims"].as_array().unwrap().iter().map(|shim| shim["state"].clone()).collect();
-    assert_eq!(states, ["current", "foreign", "current"]);
+    assert_eq!(states, ["current", "foreign", "current", "current"]);
     let removed = output_of(&mut sandbox.codemie(&["shim", "uninstall"]));
     assert_eq!(removed.code, Some(1), "{removed:?}");
     assert_eq!(fs::read_to_string(&foreign).unwrap(), "mine");
