@@ -1,10 +1,8 @@
 //! The command line: every clap struct, and the split between codemie's own options and what belongs to the agent.
 
-mod backend;
 mod budget;
-mod delivery;
 mod overview;
-mod proxy;
+mod services;
 mod sessions;
 
 use std::ffi::{OsStr, OsString};
@@ -16,15 +14,15 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use agents::registry;
-pub use backend::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use budget::{Budget, BudgetAction, BudgetOnly, BudgetPer, Prices};
-pub use delivery::{Sync, SyncAction};
-use format::length::length;
 use format::output::Colour;
 use format::shell;
+use format::since::length;
 use mcp::Scope;
-pub use proxy::{Proxy, ProxyAction, ProxyServe};
 pub use runtime::launch::LaunchTarget;
+pub use services::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
+pub use services::{Proxy, ProxyAction, ProxyServe};
+pub use services::{Sync, SyncAction};
 pub use sessions::{
     Answer, Archive, Attach, BreakdownBy, Current, Explain, Export, Group, Import, ImportFound, Limits, List,
     ListSort, Moment, Prune, Rename, Resume, RoleName, Search, Send, Show, StatusName, Statusline, Stop,

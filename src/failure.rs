@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use format::output::Style;
-use format::output::tilde::at_home;
+use format::output::wrap::at_home;
 
 /// An error with its causes. Most of our errors name theirs already: each stands there once.
 pub fn format_error(error: &anyhow::Error) -> String {

@@ -1,25 +1,26 @@
 //! `codemie answer`: makes a choice in the dialog that a background session shows, and says what became of it.
 
+use std::fmt::Write as _;
 use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::bail;
 use serde::Serialize;
 
-use super::{Failure, USAGE, question, send};
+use super::{Failure, USAGE, send};
 use crate::cli::Answer;
-use format::output::{Style, json};
+use format::output::{Colour, Style, json};
+use format::shell;
+use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
-use report::live_target::{LiveTarget, where_it_runs};
+use report::find::{LiveTarget, where_it_runs};
 use report::open::open;
 use report::question::Question;
 use runtime::launch::{Origin, lineage, settings};
-use runtime::remote::RemoteError;
-use runtime::remote::answer::answer;
-use runtime::remote::client;
 use runtime::remote::protocol::AnswerRequest;
-use runtime::remote::send::Recipient;
+use runtime::remote::send::{Recipient, answer};
+use runtime::remote::{RemoteError, client};
 use store::session::approval::refusal;
 use store::{Realm, RunRow};
 use types::SessionId;
@@ -88,7 +89,38 @@ fn show(
         let asked = Asked { session_id: target.session.id, redirected_from, question };
         out.write_all(json::pretty(&asked)?.as_bytes())?;
     } else {
-        out.write_all(question::draw(&question, name, Style::of_stdout()).as_bytes())?;
+        out.write_all(draw_question(&question, name, Style::of_stdout()).as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
+}
+
+// What an agent asks, on a terminal: its screen, and how to answer.
+
+/// The screen, and below it the choices with the command that makes one.
+pub(super) fn draw_question(question: &Question, name: &str, style: Style) -> String {
+    let mut text = String::new();
+    for row in &question.screen {
+        text += &clean(row);
+        text.push('\n');
+    }
+    text.push('\n');
+    text + &how_to_answer(question, name, style)
+}
+
+fn how_to_answer(question: &Question, name: &str, style: Style) -> String {
+    let word = shell::word(name);
+    match &question.dialog {
+        Some(dialog) if !dialog.choices.is_empty() => {
+            let command = format!("codemie answer {word} --dialog {} CHOICE", dialog.hash);
+            let mut text = style.paint(&command, Colour::Heading) + "\n";
+            for choice in &dialog.choices {
+                // Writing to a string cannot fail.
+                let _ = writeln!(text, "  {}  {}", choice.number, clean(&choice.label));
+            }
+            text
+        }
+        _ => style.fold(&format!(
+            "It asks something that cannot be answered by a number: `codemie attach {word}` and answer there."
+        )),
+    }
 }

@@ -9,7 +9,7 @@ use format::shell;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use report::find;
-use report::live_target::{LiveTarget, where_it_runs};
+use report::find::{LiveTarget, where_it_runs};
 use report::open::OpenStore;
 use runtime::launch::{Origin, lineage, named_run, settings};
 use runtime::remote::attach::{NotAttached, Outcome, attach, request};

@@ -21,10 +21,10 @@ use crate::mirror::LocalMirror;
 use crate::mirror::history::HistoryFeed;
 use agents::registry;
 use dashboard::{Conversation, Dashboard, Gate, History, KnownAgents, LocalFacts, Outbox, Titles, router};
-use format::output::unread::Unread;
+use format::output::screen::Unread;
 use os::clock::{Clock, SystemClock};
 use os::home::{Home, own_var};
-use pty::detached;
+use pty::process;
 use reader::token::new_key;
 use report::open::{open, recover};
 use server::Clients;
@@ -37,7 +37,7 @@ const RECOVER: Duration = Duration::from_secs(30);
 
 pub fn run(args: &cli::Dashboard, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let mut out = Unread(out);
-    let lock = detached::lock(home, LOCK);
+    let lock = process::lock(home, LOCK);
     if lock.is_none()
         && let Some(address) = running(home, args.port)
     {
@@ -121,7 +121,7 @@ const STARTS_WITHIN: Duration = Duration::from_secs(3);
 /// port cannot be reached, as in a container, is none.
 fn running(home: &Home, wanted: Option<u16>) -> Option<SocketAddr> {
     let begun = Instant::now();
-    let file = detached::lock_file(home, LOCK);
+    let file = process::lock_file(home, LOCK);
     let port = loop {
         let noted = os::file::text_at_most(&file, 16).ok()?;
         match noted.trim().parse::<u16>() {

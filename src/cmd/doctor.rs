@@ -8,8 +8,7 @@ use std::process::{Command, ExitCode};
 use anyhow::Context;
 
 use crate::cli::Doctor;
-use crate::doctor::report;
-use crate::doctor::{Machine, examine};
+use crate::doctor::{self, Machine, examine};
 use format::output::Style;
 use os::home::Home;
 use runtime::shim::files::{DiskFiles, OwnBinary};
@@ -38,12 +37,12 @@ pub fn run(
         if args.json {
             return Ok(());
         }
-        out.write_all(report::list(part, style).as_bytes())?;
+        out.write_all(doctor::list(part, style).as_bytes())?;
         out.flush()
     })?;
-    let end = if args.json { report::json(&diagnosis.findings) } else { report::summary(&diagnosis) };
+    let end = if args.json { doctor::json(&diagnosis.findings) } else { doctor::summary(&diagnosis) };
     out.write_all(end.as_bytes())?;
-    Ok(if report::healthy(&diagnosis.findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    Ok(if doctor::healthy(&diagnosis.findings) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// Runs `program` where no terminal can stop it, and not beyond the doctor that asked.

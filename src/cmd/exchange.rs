@@ -16,7 +16,7 @@ use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use os::log;
-use pty::detached;
+use pty::process;
 use report::find;
 use report::open::open;
 use runtime::launch::{Origin, settings};
@@ -83,7 +83,7 @@ const FOUND_FOR: Duration = Duration::from_mins(1);
 pub fn import_found(args: &ImportFound, home: &Home) -> anyhow::Result<ExitCode> {
     // A home that has been removed since is not made again for this.
     let user = std::env::home_dir().filter(|_| home.database().exists());
-    let (Some(user), Some(_alone)) = (user, detached::lock(home, "import-found")) else {
+    let (Some(user), Some(_alone)) = (user, process::lock(home, "import-found")) else {
         return Ok(ExitCode::SUCCESS);
     };
     let _ = log::start(home, Some(&settings(Some(home), &Origin::of_this_process()).log_level));

@@ -10,7 +10,7 @@ use super::session_text::{date, instant};
 use crate::cli::Explain;
 use agents::registry;
 use format::output::table::padded;
-use format::output::tilde::at_home;
+use format::output::wrap::at_home;
 use format::output::wrap::{INDENT, hanging, wrap};
 use format::output::{Colour, Style, json};
 use format::text::shorten;

@@ -5,7 +5,6 @@ mod attach;
 mod backend;
 mod browser;
 mod budget;
-mod commit_note;
 mod completions;
 mod config;
 mod current;
@@ -17,7 +16,6 @@ mod exchange;
 mod explain;
 #[cfg(test)]
 pub(crate) mod hostile;
-mod init;
 mod labels;
 mod limits;
 mod list;
@@ -25,7 +23,6 @@ mod mcp;
 mod prices;
 mod proxy;
 mod prune;
-mod question;
 mod resume;
 pub mod run;
 mod scanner;
@@ -172,7 +169,7 @@ fn carry_out(
         Command::Export(args) => exchange::export(args, &home, out, err),
         Command::Import(args) => exchange::import(args, &home, out, err),
         Command::Usage(args) => usage::run(args, &home, out, err),
-        Command::CommitNote => commit_note::run(&home, out),
+        Command::CommitNote => current::commit_note(&home, out),
         Command::Budget(args) => budget::run(args, &home, out),
         Command::Prices(args) => prices::run(args, &home, out),
         Command::Limits(args) => limits::run(args, &home, out),
@@ -185,7 +182,7 @@ fn carry_out(
         Command::ProxyKeeper => proxy::keep(),
         Command::ProxyWorker => proxy::work(),
         Command::Shim(args) => shim::run(args, &home, agents, out),
-        Command::Init(args) => init::run(args, &home, agents, out),
+        Command::Init(args) => shim::init(args, &home, agents, out),
         Command::Dashboard(args) => dashboard::run(args, &home, out),
         Command::Mcp(args) => mcp::run(args, &home),
         Command::Config(args) => config::run(args, &home, agents, out, err),

@@ -9,8 +9,8 @@ use serde_json::json;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::cli::{Proxy, ProxyAction, ProxyServe};
+use format::output::screen::Unread;
 use format::output::table::{Cell, Column, Table};
-use format::output::unread::Unread;
 use format::output::{Style, json};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;

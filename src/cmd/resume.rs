@@ -19,8 +19,7 @@ use picker::Picked;
 use pty::process::{Processes, SystemProcesses};
 use report::find::find;
 use report::open::open;
-use runtime::launch::claim::{self, NotClaimed};
-use runtime::launch::conflict::{self, Conflict, Decision, OnConflict};
+use runtime::launch::conflict::{self, Conflict, Decision, NotClaimed, OnConflict};
 use runtime::launch::resume::{Resumable, arguments, is_inside, take_over};
 use runtime::launch::{LaunchTarget, Origin, RunResult};
 use runtime::track;
@@ -127,8 +126,8 @@ fn claim(wanted: &Resumable, home: &Home) -> anyhow::Result<()> {
     let (Some(own), Some(conversation)) = (SystemProcesses.identify(own), &wanted.conversation) else {
         return Ok(());
     };
-    claim::sweep(home, &SystemProcesses);
-    match claim::claim(home, &wanted.agent, conversation, own, &SystemProcesses, |other| {
+    conflict::sweep(home, &SystemProcesses);
+    match conflict::claim(home, &wanted.agent, conversation, own, &SystemProcesses, |other| {
         has_begun(home, other)
     }) {
         Ok(()) => Ok(()),

@@ -15,13 +15,13 @@ use format::text::clean;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use report::find::session;
-use report::live_target::{LiveTarget, where_it_runs};
+use report::find::{LiveTarget, where_it_runs};
 use report::open::open;
 use runtime::launch::Origin;
 use runtime::remote::RemoteError;
 use runtime::remote::protocol::{SendAnswer, SendRequest};
+use runtime::remote::send;
 use runtime::remote::send::{Recipient, SendError, send};
-use runtime::remote::text;
 use store::Store;
 use types::{Delivery, SessionId};
 
@@ -102,7 +102,7 @@ pub(super) fn exit_code(result: Delivery) -> ExitCode {
 /// No more than can be sent, so that an endless input ends.
 fn standard_input() -> anyhow::Result<String> {
     let mut bytes = Vec::new();
-    let most = u64::try_from(text::LONGEST).unwrap_or(u64::MAX);
+    let most = u64::try_from(send::LONGEST).unwrap_or(u64::MAX);
     std::io::stdin().take(most + 1).read_to_end(&mut bytes).context("cannot read standard input")?;
     String::from_utf8(bytes).context("standard input is no UTF-8 text")
 }

@@ -4,7 +4,7 @@ use jiff::tz::TimeZone;
 use unicode_width::UnicodeWidthStr;
 
 use format::output::table::padded;
-use format::output::tilde::at_home;
+use format::output::wrap::at_home;
 use format::output::wrap::wrap;
 use format::output::{Colour, Style};
 use format::text::shorten;

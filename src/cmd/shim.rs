@@ -8,15 +8,14 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use serde_json::json;
 
+use crate::cli::{Init, InitShell, Shim, ShimAction};
 use format::output::json;
 use format::output::table::padded;
-
-use crate::cli::{Shim, ShimAction};
 use os::home::Home;
 use runtime::shim::files::{DiskFiles, OwnBinary};
-use runtime::shim::install::{Error, ShimChange, ShimState, Shims};
+use runtime::shim::install;
+use runtime::shim::install::{Error, Places, Reach, Shell, ShimChange, ShimState, Shims};
 use runtime::shim::resolve::Query;
-use runtime::shim::status::Reach;
 
 pub fn run(args: &Shim, home: &Home, agents: &[&str], out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let ourselves = OwnBinary::of_this_process(&DiskFiles);
@@ -128,4 +127,27 @@ fn text(path: &Path) -> String {
 
 fn on_path(shims: &Shims, path: Option<&OsString>) -> bool {
     path.is_some_and(|path| std::env::split_paths(path).any(|folder| folder == shims.folder()))
+}
+
+// `codemie init SHELL`: what `eval "$(codemie init bash)"` evaluates.
+
+pub fn init(args: &Init, home: &Home, agents: &[&str], out: &mut dyn Write) -> anyhow::Result<ExitCode> {
+    let binary =
+        OwnBinary::of_this_process(&DiskFiles).canonical.context("cannot find codemie's own binary")?;
+    let shims = std::path::absolute(home.shims())?;
+    let completions = std::path::absolute(home.completions())?;
+    let bin = binary.parent().unwrap_or(Path::new("/"));
+    let places = Places { shims: &shims, completions: &completions, bin, agents };
+    let (shell, completion_shell) = match args.shell {
+        InitShell::Bash => (Shell::Bash, clap_complete::Shell::Bash),
+        InitShell::Zsh => (Shell::Zsh, clap_complete::Shell::Zsh),
+        InitShell::Fish => (Shell::Fish, clap_complete::Shell::Fish),
+    };
+    let script = if args.path_only {
+        install::path_setup(shell, places)
+    } else {
+        install::init(shell, places, &super::completions::script(completion_shell))
+    };
+    out.write_all(&script)?;
+    Ok(ExitCode::SUCCESS)
 }

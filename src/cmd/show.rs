@@ -1,24 +1,22 @@
 //! `codemie show`: one session, with what came before and after it, what it cost and what was sent of it.
 
-mod bill;
-
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use jiff::tz::TimeZone;
 
-use super::question;
-use super::session_text::{self, Sheet, cost, date, number, tokens};
+use super::session_text::{Sheet, cost, date, number, tokens};
+use super::{answer, session_text};
 use crate::cli::Show;
-use agents::UnwrappedConversation;
-use agents::registry;
+use agents::{UnwrappedConversation, registry};
 use format::output::table::{Column, Table};
 use format::output::{Colour, Style, json};
 use format::shell;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pricing::unpriced;
+use report::bill::{Bill, BilledSum};
 use report::details::{Chain, SessionDetails, TreeUsage, foreign_record};
 use report::find::{FindError, find};
 use report::open::open;
@@ -27,7 +25,8 @@ use report::state::Asked;
 use report::title;
 use runtime::launch::{Origin, settings};
 use store::session::lookup::Found;
-use types::{Coverage, Link, LiveState, SessionRecord};
+use store::session::quota_use::QuotaUse;
+use types::{Coverage, Link, LiveState, SessionRecord, Utilization};
 
 pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, origin) = (SystemClock.now(), Origin::of_this_process());
@@ -92,14 +91,14 @@ impl Sheets<'_> {
             text += &usage_table(record).render(style);
             text.push('\n');
             if let Some(bill) = &self.0.bill {
-                text += &bill::table(bill, &record.usage.unpriced_models).render(style);
+                text += &table(bill, &record.usage.unpriced_models).render(style);
                 text.push('\n');
             }
         }
         text += &self.activity(zone).render(style);
         if let Some(asked) = &self.0.question {
             text.push('\n');
-            text += &question::draw(asked, &record.name, style);
+            text += &answer::draw_question(asked, &record.name, style);
         }
         text
     }
@@ -185,7 +184,7 @@ impl Sheets<'_> {
                 format!("of {calls}, or not all of it: what the proxy could read is counted")
             }),
         );
-        bill::lines(self.0, zone, &mut sheet);
+        lines(self.0, zone, &mut sheet);
         sheet.line("delivery", self.delivery(zone));
         sheet
     }
@@ -306,6 +305,95 @@ fn draw_foreign(foreign: &UnwrappedConversation, title: Option<&str>, style: Sty
     let title = (foreign.agent_session.0.as_str(), Colour::Heading);
     let words = [title, ("not wrapped: it never ran through codemie", Colour::Plain)];
     style.heading(&words) + &sheet.render(style)
+}
+
+// The part of `show` about what the proxy saw: the bill, how long answers took, what was used of limits.
+
+/// What the transcript holds, and below it what only the proxy saw, by kind.
+pub(super) fn table(bill: &Bill, unpriced: &[String]) -> Table {
+    let mut table = Table::new([
+        Column::text("BILL", 12),
+        Column::number("CALLS"),
+        Column::number("INPUT").dispensable(2),
+        Column::number("OUTPUT").dispensable(1),
+        Column::number("CACHE READ").dispensable(3),
+        Column::number("CACHE WRITE").dispensable(4),
+        Column::number("COST"),
+    ]);
+    let mut row = |name: String, sum: &BilledSum| {
+        let counts = [
+            sum.api_calls,
+            sum.input_tokens,
+            sum.output_tokens,
+            sum.cache_read_tokens,
+            sum.cache_write_tokens,
+        ];
+        let counts = counts.into_iter().map(|count| format::grouped(number(count)));
+        let cells = [name].into_iter().chain(counts).chain([cost(sum.cost_usd, unpriced)]);
+        table.row(cells.map(Into::into));
+    };
+    row("transcript".into(), &bill.transcript);
+    row("proxy only".into(), &bill.proxy_only);
+    for kind in &bill.by_kind {
+        row(format!("  {}{}", kind.kind, marks(&kind.sum)), &kind.sum);
+    }
+    table
+}
+
+/// `, 1 aborted, 2 repeated`.
+fn marks(sum: &BilledSum) -> String {
+    let mark = |count: i64, word: &str| {
+        if count > 0 { format!(", {} {word}", format::grouped(number(count))) } else { String::new() }
+    };
+    mark(sum.aborted, "aborted") + &mark(sum.repeated, "repeated")
+}
+
+pub(super) fn lines(details: &SessionDetails, zone: &TimeZone, sheet: &mut Sheet) {
+    if let Some(bill) = &details.bill {
+        let part = percent(bill.difference);
+        sheet.line("difference", format!("{part} of the bill is not in the transcript"));
+        if let Some(latency) = &bill.latency {
+            let time = |ms| format::grouped(ms) + " ms";
+            let first = latency.ttft_p50_ms.map(|ms| format!(", first token after {}", time(ms)));
+            let first = first.unwrap_or_default();
+            sheet.line(
+                "answers",
+                format!("p50 {}, p95 {}{first}", time(latency.p50_ms), time(latency.p95_ms)),
+            );
+        }
+    }
+    for quota in &details.quotas {
+        sheet.line("limit", limit(quota, zone));
+    }
+    if details.waiting_calls > 0 {
+        sheet.line(
+            "waiting calls",
+            format!("{} of its run, of conversations that are no sessions", details.waiting_calls),
+        );
+    }
+}
+
+fn limit(quota: &QuotaUse, zone: &TimeZone) -> String {
+    let share = if quota.computed { " (computed: its share by tokens)" } else { "" };
+    let resets = quota.resets_at.map(|at| format!(", resets {}", date(at, zone))).unwrap_or_default();
+    format!(
+        "{} {}: used {}{share}, {} to {}{resets}",
+        quota.provider,
+        quota.window,
+        percent(quota.used.part()),
+        percent(quota.first.part()),
+        percent(quota.last.part())
+    )
+}
+
+/// `12.5 %`, to a tenth.
+fn percent(part: f64) -> String {
+    let millionths = Utilization::of(part).unwrap_or_default().millionths();
+    let tenths = (millionths + 500) / 1000;
+    match tenths % 10 {
+        0 => format!("{} %", tenths / 10),
+        rest => format!("{}.{rest} %", tenths / 10),
+    }
 }
 
 #[cfg(test)]
@@ -487,5 +575,24 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
         record.usage.cost_usd = 12_345.67;
         let text = usage_table(&record).render(Style { colour: false, columns: 40 });
         assert_eq!(text, "      INPUT      OUTPUT        COST\n123,456,789  12,345,678  $12,345.67\n");
+    }
+}
+
+#[cfg(test)]
+mod bill_tests {
+    use super::*;
+
+    #[test]
+    fn parts_are_shown_to_a_tenth_of_a_percent() {
+        for (part, shown) in [
+            (0.0, "0 %"),
+            (0.125, "12.5 %"),
+            (0.15, "15 %"),
+            (0.0004, "0 %"),
+            (0.0006, "0.1 %"),
+            (1.0, "100 %"),
+        ] {
+            assert_eq!(percent(part), shown);
+        }
     }
 }

@@ -1,27 +1,29 @@
 //! `codemie view`: the conversation of a session, from the agent's own file, by pages.
 
-mod draw;
-mod pager;
-
-use std::io::{self, Write};
-use std::process::ExitCode;
+use std::ffi::OsString;
+use std::io;
+use std::io::Write;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
-use super::{Failure, USAGE, question, session_text};
+pub(super) use draw::Drawing;
+
+use super::{Failure, USAGE, answer, session_text};
 use crate::cli::View as Args;
 use crate::failure::shown;
 use agents::transcript::Page;
-pub(super) use draw::Drawing;
+use format::output::screen::Screen;
 use format::output::{Style, json};
 use format::shell;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
-pub(super) use pager::Paging;
 use report::conversation::{PageRecord, PageStart, ReadableConversation};
 use report::open::{open, recover};
 use report::question::Question;
 use runtime::launch::Origin;
 use store::Store;
+
+mod draw;
 
 /// How often a followed conversation is looked at: sooner than a reader of text notices, and two looks a second cost
 /// nothing.
@@ -79,11 +81,11 @@ fn draw_screen(
     let Some(rows) = (!has_conversation).then(|| subject.screen(home)).flatten() else { return Ok(None) };
     let used = rows.iter().rposition(|row| !row.is_empty()).map_or(0, |last| last + 1);
     let text: String = match Question::of_runs(home, &subject.runs) {
-        Some(asked) => question::draw(&asked, &subject.name, Style::of_stdout()),
+        Some(asked) => answer::draw_question(&asked, &subject.name, Style::of_stdout()),
         None => rows[..used].iter().flat_map(|row| [row.as_str(), "\n"]).collect(),
     };
     // A screen fits the terminal, and is printed; only a caller that has the whole terminal wants a pager.
-    let paged = paging == Paging::Always && pager::page(&text, paging, false)?;
+    let paged = paging == Paging::Always && through_pager(&text, paging, false)?;
     if !paged {
         out.write_all(text.as_bytes())?;
     }
@@ -110,14 +112,14 @@ fn once(
     let mut paged = false;
     if let Some(page) = &page {
         let text = drawing.page(&page.items, SystemClock.now());
-        paged = pager::page(&text, paging, matches!(at, PageStart::Last))?;
+        paged = through_pager(&text, paging, matches!(at, PageStart::Last))?;
         if !paged {
             out.write_all(text.as_bytes())?;
         }
     }
     remark(subject, page.as_ref(), args, out, err)?;
     if let Some(asked) = &asked {
-        write!(out, "\n{}", question::draw(asked, &subject.name, Style::of_stdout()))?;
+        write!(out, "\n{}", answer::draw_question(asked, &subject.name, Style::of_stdout()))?;
     }
     Ok(paged)
 }
@@ -215,5 +217,78 @@ fn remark(
         write!(out, "{}", Style::of_stdout().fold(&line))
     } else {
         write!(err, "{}", shown(&line))
+    }
+}
+
+// A long text on a terminal: through the user's pager.
+
+/// When a text goes through the pager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::cmd) enum Paging {
+    Never,
+    /// Where it is longer than the terminal.
+    IfLong,
+    Always,
+}
+
+/// Shows a text in `$PAGER`, or less; with `at_end`, its end first. False: print it.
+pub(super) fn through_pager(text: &str, paging: Paging, at_end: bool) -> io::Result<bool> {
+    let rows = Style::rows_of_stdout().filter(|rows| match paging {
+        Paging::Never => false,
+        Paging::IfLong => text.lines().count() >= *rows,
+        Paging::Always => true,
+    });
+    let Some(mut command) = rows.and_then(|_| pager(std::env::var_os("PAGER"), at_end)) else {
+        return Ok(false);
+    };
+    let mut child = match command.stdin(Stdio::piped()).spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+        Err(error) => return Err(error),
+    };
+    // ^C is for the pager.
+    pty::ignore_interrupt();
+    if let Some(stdin) = child.stdin.take() {
+        // Who leaves it early has seen enough.
+        let _ = Screen::new(stdin, true).write_all(text.as_bytes());
+    }
+    let ended = child.wait();
+    pty::restore_sigint();
+    // A shell that cannot find it.
+    ended.map(|status| status.code() != Some(127))
+}
+
+/// The user's own pager by the shell, which splits its arguments; `None` where it is none.
+fn pager(wanted: Option<OsString>, at_end: bool) -> Option<Command> {
+    match wanted.filter(|pager| !pager.is_empty()) {
+        Some(pager) if pager == "cat" => None,
+        Some(pager) => {
+            let mut command = Command::new("sh");
+            command.arg("-c").arg(pager);
+            Some(command)
+        }
+        None => {
+            let mut command = Command::new("less");
+            command.arg("-R").args(at_end.then_some("+G"));
+            Some(command)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_users_pager_or_less() {
+        let line = |wanted: Option<&str>, at_end| {
+            let command = pager(wanted.map(OsString::from), at_end)?;
+            let words = std::iter::once(command.get_program()).chain(command.get_args());
+            Some(words.map(|word| word.to_string_lossy().into_owned()).collect::<Vec<_>>().join(" "))
+        };
+        assert_eq!(line(None, true).as_deref(), Some("less -R +G"));
+        assert_eq!(line(Some(""), false).as_deref(), Some("less -R"));
+        assert_eq!(line(Some("most -s"), true).as_deref(), Some("sh -c most -s"));
+        assert_eq!(line(Some("cat"), true), None);
     }
 }

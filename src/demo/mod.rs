@@ -6,7 +6,6 @@
 
 mod frame;
 mod journal;
-mod outer;
 mod play;
 pub mod report;
 pub mod script;
@@ -15,8 +14,8 @@ mod stage;
 use std::io;
 use std::path::PathBuf;
 
-pub use outer::{in_outer_terminal, take_terminal};
 pub use play::play;
+pub use stage::{in_outer_terminal, take_terminal};
 
 use agents::demo::folder;
 use os::file::create_private;

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::probe::{Answer, ask};
+use super::agents::{Answer, ask};
 use super::{Finding, Machine};
 
 /// How a shell is started.

@@ -113,7 +113,7 @@ fn codemie_is_recognised_under_every_name_it_has() {
     fs::hard_link(CODEMIE, sandbox.path("hard/claude")).unwrap();
     fs::hard_link(CODEMIE, sandbox.path("second/claude")).unwrap();
     symlink("../hard/claude", sandbox.path("far/claude")).unwrap();
-    let script = runtime::shim::shell::script_shim(Path::new(CODEMIE), "claude");
+    let script = runtime::shim::install::script_shim(Path::new(CODEMIE), "claude");
     sandbox.script("script/claude", "");
     fs::write(sandbox.path("script/claude"), script).unwrap();
 
@@ -154,7 +154,7 @@ fn without_codemie_the_script_shim_runs_the_agent_itself() {
     let sandbox = with_agent();
     sandbox.script("script/claude", "");
     let gone = sandbox.outside("gone/codemie");
-    fs::write(sandbox.path("script/claude"), runtime::shim::shell::script_shim(&gone, "claude")).unwrap();
+    fs::write(sandbox.path("script/claude"), runtime::shim::install::script_shim(&gone, "claude")).unwrap();
     let shim = sandbox.path("script/claude");
     let output =
         output_of(sandbox.command(&shim).arg("a b").env("PATH", sandbox.search(&["script", "none", "real"])));

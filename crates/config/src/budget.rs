@@ -5,7 +5,7 @@ use std::fmt;
 use toml_edit::{Array, ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike, Value};
 
 use super::Settings;
-use super::nearest::nearest;
+use super::keys::nearest;
 use types::{PicoDollars, spelled};
 
 /// The name of the tables.

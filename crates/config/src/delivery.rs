@@ -8,7 +8,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use format::length::length;
+use format::since::length;
 use reqwest::Url;
 
 use super::{Settings, expand_home};

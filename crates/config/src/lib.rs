@@ -16,7 +16,6 @@ pub mod delivery;
 pub mod edit;
 pub mod keys;
 pub mod mcp;
-pub mod nearest;
 pub mod prices;
 pub mod proxy;
 
@@ -76,7 +75,7 @@ pub struct HostConfig {
 impl HostConfig {
     fn read<V: Fn(&str) -> Option<OsString>>(settings: &mut Settings<V>) -> Self {
         let (columns, rows) = settings.text("host.size").as_deref().and_then(keys::size).unwrap_or((120, 40));
-        let mut limit = |key: &str| settings.text(key).as_deref().and_then(format::length::length);
+        let mut limit = |key: &str| settings.text(key).as_deref().and_then(format::since::length);
         Self { columns, rows, idle_limit: limit("host.idleLimit"), total_limit: limit("host.totalLimit") }
     }
 }

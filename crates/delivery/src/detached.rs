@@ -9,12 +9,12 @@ use std::time::{Duration, Instant};
 use futures_util::future::join_all;
 
 use super::configured::Sinks;
+use super::configured::register;
 use super::drain::{Drain, is_unattended};
-use super::progress::Pace;
-use super::registration::register;
+use super::sender::Pace;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
-use pty::detached;
+use pty::process;
 use store::{Error, SinkRow, Store};
 
 /// How long the process tries. Long enough for a receiver that restarts; one that is away for longer is left to the next
@@ -47,7 +47,7 @@ pub fn needs_delivery(store: &mut Store, sinks: &Sinks) -> Result<bool, Error> {
 
 /// Starts the process.
 pub fn spawn_delivery(home: &Home) {
-    if let Err(error) = detached::start(home, [COMMAND]) {
+    if let Err(error) = process::start(home, [COMMAND]) {
         tracing::warn!("pending events wait for the next command: {error}");
     }
 }
@@ -71,7 +71,7 @@ pub fn deliver_pending(sinks: &Sinks) -> Result<(), Error> {
 async fn serve(mut drain: Drain, home: &Home, deadline: Instant) {
     let name = drain.name();
     loop {
-        let Some(alone) = detached::lock(home, &format!("deliver-{name}")) else { return };
+        let Some(alone) = process::lock(home, &format!("deliver-{name}")) else { return };
         let wanted = match send_until(&mut drain, deadline).await {
             Ok(()) => {
                 drop(alone);

@@ -4,11 +4,11 @@
 use std::time::Instant;
 
 use super::answer::Verdict;
-use super::batch;
-use super::consequence::{INTERACTIVE_RETRY, Packing};
+use super::answer::{INTERACTIVE_RETRY, Packing};
 use super::http::{self, Http};
 use super::native::Native;
-use super::progress::DeliveryCount;
+use super::plan;
+use super::sender::DeliveryCount;
 use super::sink::Sink;
 use os::clock::{Clock, SystemClock};
 use store::Outgoing;
@@ -24,7 +24,7 @@ pub async fn post(
         (DeliveryCount::default(), Packing::new(sink.max_batch()), events);
     while !pending.is_empty() {
         let part = &pending[..pending.len().min(packing.size.events())];
-        let part = &part[..batch::fits(part)];
+        let part = &part[..plan::fits(part)];
         let request = sink.request(part);
         let verdict = match http.post(&request, packing.uncompressed, SystemClock.now()).await {
             Ok(answer) => sink.judge(part, &request, &answer),

@@ -13,13 +13,13 @@ use std::time::Duration;
 use uuid::Uuid;
 
 use super::answer::Verdict;
-use super::ask::ask;
+use super::answer::{Circumstances, Consequence, Packing, Verdicts, consequence};
 use super::configured::Sinks;
-use super::consequence::{Circumstances, Consequence, Packing, Verdicts, consequence};
+use super::http::ask;
 use super::http::{self, Http};
 use super::lease;
 use super::plan::{PlannedBatch, Span, Work, obstacle, plan, wait_left};
-use super::progress::{DeliveryCount, Idle, Pace, Progress};
+use super::sender::{DeliveryCount, Idle, Pace, Progress};
 use super::sink::Sink;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;

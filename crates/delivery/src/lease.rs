@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use uuid::Uuid;
 
-use super::backoff;
+use super::answer;
 use pty::process::{Processes, SystemProcesses};
 use store::{Error, Realm, SinkRow, Tx};
 use types::Timestamp;
@@ -47,7 +47,7 @@ pub(super) fn is_held(sink: &SinkRow, now: Timestamp) -> bool {
 
 /// Whether a lease runs for longer than any is given out: then the clock was set back since, and it does not count.
 fn is_from_the_future(sink: &SinkRow, now: Timestamp) -> bool {
-    sink.lease_until.is_some_and(|until| until > now.after(LEASE + backoff::OVERTAKEN))
+    sink.lease_until.is_some_and(|until| until > now.after(LEASE + answer::OVERTAKEN))
 }
 
 /// Whether the process that a holder names has ended.

@@ -31,12 +31,8 @@
 )]
 
 mod answer;
-mod ask;
-mod backoff;
-mod batch;
 mod codemie_v1;
 mod configured;
-mod consequence;
 mod detached;
 mod direct;
 mod drain;
@@ -48,21 +44,19 @@ mod native;
 mod otlp;
 mod plan;
 mod preview;
-mod progress;
-mod registration;
 mod sender;
 mod sink;
 
-pub use ask::{ask, ask_all};
 pub use codemie_v1::CODEMIE_V1;
 pub use configured::{Sinks, Target, address_setting};
+pub use configured::{reconfigure, register};
 pub use detached::{COMMAND, deliver_pending, needs_delivery, spawn_delivery};
 pub use direct::post;
 pub use drain::Drain;
+pub use http::{ask, ask_all};
 pub use identity::Identity;
 pub use native::{Credential, NATIVE, Native, local_token};
 pub use preview::{delivered, preview, show};
-pub use progress::{DeliveryCount, Idle, Pace, Progress};
-pub use registration::{reconfigure, register};
+pub use sender::{DeliveryCount, Idle, Pace, Progress};
 pub use sender::{Hint, Sender};
 pub use sink::Sink;

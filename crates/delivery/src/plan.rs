@@ -1,12 +1,12 @@
 //! What the next step of a sink's loop does. The decisions are pure: [`obstacle`] says whether anything may be sent now,
 //! [`due_letters`] and [`Window::select`] which events. [`plan`] reads the store for them.
 
+use std::io;
 use std::time::Duration;
 
-use super::backoff;
-use super::batch::{self, Size};
+use super::answer;
 use super::http::Request;
-use super::progress::{Idle, Pace};
+use super::sender::{Idle, Pace};
 use super::sink::{Due, Sink, Triage};
 use store::{Error, Fate, Fingerprint, Letter, Outgoing, SinkRow, View};
 use types::Timestamp;
@@ -28,10 +28,10 @@ pub(super) fn obstacle(row: &SinkRow, target: &Fingerprint, pace: Pace, now: Tim
 
 /// How long nothing may be sent yet; `None` if it may be now.
 pub(super) fn wait_left(row: &SinkRow, pace: Pace, now: Timestamp) -> Option<Duration> {
-    let asked = backoff::left(row.asked_until, now, backoff::LONGEST_ASKED);
+    let asked = answer::left(row.asked_until, now, answer::LONGEST_ASKED);
     let wait = match pace {
         Pace::Interactive => asked,
-        Pace::Background => backoff::left(row.retry_at, now, backoff::LONGEST).max(asked),
+        Pace::Background => answer::left(row.retry_at, now, answer::LONGEST).max(asked),
     };
     (!wait.is_zero()).then_some(wait)
 }
@@ -76,22 +76,22 @@ pub(super) fn plan(
 ) -> Result<Work, Error> {
     let name = sink.name();
     let Some(row) = view.sink(name)? else { return Ok(Work::Nothing { due: None }) };
-    let letters = view.letters(name, Fate::Deferred, durable, batch::MAX_EVENTS)?;
+    let letters = view.letters(name, Fate::Deferred, durable, MAX_EVENTS)?;
     let (letters, due) = due_letters(letters, size.events(), |letter| sink.due(view, letter, now))?;
     if let Some(Letter { accepted: accepted_before, .. }) = letters.last() {
         let accepted_before = *accepted_before;
         let mut events: Vec<Outgoing> = letters.into_iter().map(|letter| letter.event).collect();
-        events.truncate(batch::fits(&events));
+        events.truncate(fits(&events));
         let requests = sink.requests(view, &events)?;
         return Ok(Work::Send(PlannedBatch { events, past: None, requests, accepted_before }));
     }
     // Deferring costs no request, so as many events as possible are taken, however few the receiver takes at once.
-    let limit = if sink.counts_duplicates() { batch::MAX_EVENTS } else { size.events() };
+    let limit = if sink.counts_duplicates() { MAX_EVENTS } else { size.events() };
     let window = Window { cursor: row.cursor, durable, limit };
     let events = view.outgoing(row.since, row.cursor, durable, limit)?;
     let events = events.into_iter().map(|event| (event.change.unwrap_or(row.cursor), event)).collect();
     let from = row.cursor;
-    Ok(match window.select(events, |event| sink.triage(view, event), batch::fits)? {
+    Ok(match window.select(events, |event| sink.triage(view, event), fits)? {
         Selection::Nothing => Work::Nothing { due },
         Selection::Pass { to, deferred } => Work::Pass { past: Span { from, to }, deferred },
         Selection::Send { to, events } => {
@@ -185,6 +185,77 @@ impl Window {
         }
         Ok(Selection::Send { to, events: sends })
     }
+}
+
+// How many events go into one request: by number, by size, and by what the receiver accepts. Pure.
+
+/// Events in one request; the receiver's transaction stays short.
+pub const MAX_EVENTS: usize = 500;
+/// Bytes in one request before compression, well below what a proxy on the way lets through.
+pub const MAX_BYTES: usize = 512 * 1024;
+
+/// How many events the receiver accepts in one request, as far as is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    now: usize,
+    most: usize,
+}
+
+impl Size {
+    pub fn new(most: usize) -> Self {
+        Self { now: most.max(1), most: most.max(1) }
+    }
+
+    pub fn events(self) -> usize {
+        self.now
+    }
+
+    /// `sent` events were too many. False if it was one event, which cannot be halved.
+    pub fn halve(&mut self, sent: usize) -> bool {
+        self.now = (sent / 2).max(1);
+        sent > 1
+    }
+
+    /// The last request was accepted: the next may hold twice as many.
+    pub fn grow(&mut self) {
+        self.now = self.now.saturating_mul(2).min(self.most);
+    }
+}
+
+/// How many of the events, given by their lengths, go into one request: at least one.
+pub fn cut(lengths: impl IntoIterator<Item = usize>) -> usize {
+    let mut bytes = 0_usize;
+    let fits = lengths.into_iter().take_while(|length| {
+        bytes = bytes.saturating_add(*length);
+        bytes <= MAX_BYTES
+    });
+    fits.count().max(1)
+}
+
+/// How many of these events one request may hold. What stands around an event's attributes takes some 300 bytes.
+pub fn fits(events: &[Outgoing]) -> usize {
+    cut(events.iter().map(|event| length(&event.attributes) + 300)).min(events.len())
+}
+
+/// How long the attributes are as JSON.
+fn length(attributes: &types::Attributes) -> usize {
+    struct Counted(usize);
+
+    impl io::Write for Counted {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    let mut counted = Counted(0);
+    // Texts and numbers always have a JSON form, and counting cannot fail.
+    let _ = serde_json::to_writer(&mut counted, attributes);
+    counted.0
 }
 
 #[cfg(test)]
@@ -294,5 +365,41 @@ mod tests {
         assert_eq!(select(at_the_end, "", 9), Selection::Nothing);
         let not_durable_yet = Window { cursor: 20, durable: 15, limit: 5 };
         assert_eq!(select(not_durable_yet, "", 9), Selection::Nothing);
+    }
+}
+
+#[cfg(test)]
+mod batch_tests {
+    use super::*;
+
+    #[test]
+    fn size_halves_down_to_one_and_grows_back() {
+        let mut size = Size::new(500);
+        let mut seen = Vec::new();
+        let mut sent = 500;
+        while size.halve(sent) {
+            sent = size.events();
+            seen.push(sent);
+        }
+        assert_eq!(seen, [250, 125, 62, 31, 15, 7, 3, 1]);
+        assert_eq!(size.events(), 1);
+        for expected in [2, 4, 8, 16, 32, 64, 128, 256, 500, 500] {
+            size.grow();
+            assert_eq!(size.events(), expected);
+        }
+    }
+
+    #[test]
+    fn request_is_bounded_by_bytes_but_never_empty() {
+        for (lengths, expected) in [
+            (vec![], 1),
+            (vec![10, 10], 2),
+            (vec![MAX_BYTES, 1], 1),
+            (vec![MAX_BYTES + 1, 1], 1),
+            (vec![MAX_BYTES / 2, MAX_BYTES / 2, 1], 2),
+            (vec![usize::MAX, usize::MAX], 1),
+        ] {
+            assert_eq!(cut(lengths.clone()), expected, "{lengths:?}");
+        }
     }
 }

@@ -2,8 +2,8 @@
 
 use std::fmt::Write;
 
-use super::batch;
 use super::http::{Encoding, Request};
+use super::plan;
 use super::sink::{Sink, Triage};
 use store::{Error, Fate, Outgoing, View};
 use types::Timestamp;
@@ -48,9 +48,9 @@ pub fn show(view: &View<'_>, sink: &dyn Sink, mut events: Vec<Outgoing>) -> Resu
     let mut text = String::new();
     let count = events.len();
     while !events.is_empty() {
-        let beyond = events.split_off(events.len().min(sink.max_batch()).min(batch::MAX_EVENTS));
+        let beyond = events.split_off(events.len().min(sink.max_batch()).min(plan::MAX_EVENTS));
         let mut part = events;
-        let mut over = part.split_off(batch::fits(&part));
+        let mut over = part.split_off(plan::fits(&part));
         for request in sink.requests(view, &part)? {
             text += &format_request(sink, &request);
         }

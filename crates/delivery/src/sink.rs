@@ -5,8 +5,8 @@
 use reqwest::Url;
 
 use super::answer::{Answer, Verdict};
-use super::batch;
 use super::http::Request;
+use super::plan;
 use store::{Error, Letter, Outgoing, View};
 use types::Timestamp;
 
@@ -39,7 +39,7 @@ pub trait Sink: Send {
 
     /// The largest number of events in one request.
     fn max_batch(&self) -> usize {
-        batch::MAX_EVENTS
+        plan::MAX_EVENTS
     }
 
     /// Whether it counts an event twice that it gets twice. Then an accepted request is never sent again, and no request

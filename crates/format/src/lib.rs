@@ -8,7 +8,6 @@ use jiff::tz::TimeZone;
 
 use types::{PicoDollars, Timestamp};
 
-pub mod length;
 pub mod output;
 pub mod shell;
 pub mod since;

@@ -11,8 +11,6 @@
     )
 )]
 
-mod answer;
-mod claims;
 mod error;
 mod forms;
 mod genie;
@@ -25,7 +23,6 @@ mod server;
 mod speak;
 mod start;
 mod tools;
-mod transport;
 
 use rmcp::model::Tool;
 use rmcp::service::{ServerInitializeError, serve_server};
@@ -39,9 +36,9 @@ use os::log;
 use pty::process::SystemProcesses;
 use runtime::launch::{Origin, settings};
 pub use scope::Scope;
+use server::ClientMessages;
 use server::SessionServer;
 use tools::{Surroundings, Tools};
-use transport::ClientMessages;
 use types::Pid;
 
 /// How the user starts the server.

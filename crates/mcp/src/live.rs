@@ -12,14 +12,14 @@ use std::time::{Duration, Instant};
 
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
-use report::live_target::LiveTarget;
+use report::find::LiveTarget;
 use report::wait::{WaitError, WaitFor, Waited, wait};
 use runtime::launch::Origin;
 use runtime::launch::{RUN_VARIABLE, SESSION_VARIABLE};
-use runtime::remote::answer::answer;
 use runtime::remote::protocol::{
     AnswerRequest, FromHost, ScreenText, SendAnswer, SendRequest, StopAnswer, StopRequest, ToHost,
 };
+use runtime::remote::send::answer;
 use runtime::remote::send::{Recipient, SendError, send};
 use runtime::remote::{Connection, RemoteError};
 use store::Store;

@@ -4,17 +4,21 @@ use std::time::{Duration, Instant};
 
 use super::error::{ErrorCode, ToolError};
 use super::forms::{
-    EndSession, EndedSession, OneOrMore, SendMessage, SentMessage, WaitForSession, WaitedForSession,
+    AnswerDialog, EndSession, EndedSession, OneOrMore, SendMessage, SentMessage, WaitForSession,
+    WaitedForSession,
 };
 use super::rules;
-use super::tools::{Call, Tools};
-use report::live_target::LiveTarget;
+use super::tools::{Call, LiveRun, Tools};
+use report::find::LiveTarget;
 use report::wait::WaitFor;
+use runtime::launch::is_shared_daemon;
 use runtime::live::events::Cursor;
 use runtime::remote::RemoteError;
-use runtime::remote::protocol::{SendRequest, StopRequest};
+use runtime::remote::protocol::{AnswerRequest, SendRequest, StopRequest};
 use runtime::remote::send::Recipient;
-use store::SessionRow;
+use store::session::approval::{Approver, Refusal, refusal};
+use store::session::lineage::Lineage;
+use store::{Realm, SessionRow};
 use types::{Moment, ProcessId};
 
 /// How long a message may take to be proved delivered.
@@ -196,4 +200,40 @@ fn wait_cursor(cursor: &str) -> Result<Cursor, ToolError> {
 
 pub(super) fn has_ended(name: &str) -> ToolError {
     ToolError::new(ErrorCode::Ended, format!("{name} has ended"), "resume_session goes on with it")
+}
+
+// The tool that makes a choice in a session's dialog. It exists only where the user allows it (`mcp.allowAnswers`).
+
+impl Tools {
+    pub(super) fn answer_dialog(&self, args: &AnswerDialog) -> Result<SentMessage, ToolError> {
+        rules::word("dialog", &args.dialog)?;
+        let run = self.look(self.given.scope, |view, caller, filter| {
+            let row = self.meant_session(view, filter, &args.session)?;
+            let target = self.live_target(view, &row)?;
+            let live = target.run.clone().ok_or_else(|| has_ended(&row.name))?;
+            let run = LiveRun::of(target, &row).ok_or_else(|| has_ended(&row.name))?;
+            // Without variables, like the caller itself: an agent could set those of its own server.
+            let lineage = Lineage::of(self.given.server, None, &*self.given.processes, &is_shared_daemon);
+            let by = match caller.run {
+                Some(caller) => Approver::Inside(caller.id),
+                None => lineage.approver(&view.live_runs()?, &Realm::here()),
+            };
+            match refusal(view, by, &run.session, &live, self.given.config.allow_answers)? {
+                Some(why) => Err(refused(why)),
+                None => Ok(run),
+            }
+        })?;
+        let request = AnswerRequest { dialog: args.dialog.clone(), choice: args.choice };
+        let to = Recipient { run: run.id, session: run.session.id };
+        let answer = self.given.live.answer(to, &request)?;
+        Ok(SentMessage::of(answer, &run))
+    }
+}
+
+fn refused(why: Refusal) -> ToolError {
+    let next = match why {
+        Refusal::Own | Refusal::Ancestor | Refusal::Unknown => "ask the user to answer it",
+        Refusal::NotAllowed => "ask the user to answer it, or to set mcp.allowAnswers",
+    };
+    ToolError::new(ErrorCode::Refused, why.to_string(), next)
 }

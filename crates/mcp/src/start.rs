@@ -6,7 +6,8 @@
 use std::ffi::OsString;
 use std::time::{Duration, Instant};
 
-use super::claims::{self, StartClaim};
+use sha2::{Digest, Sha256};
+
 use super::error::{ErrorCode, ToolError};
 use super::forms::{ResumeSession, StartSession, StartedSession};
 use super::live::{LaunchFailure, LaunchLine};
@@ -14,11 +15,11 @@ use super::places::{NoPlace, Place, Starter};
 use super::rules;
 use super::scope::{Caller, Scope, depth};
 use super::tools::{ResolvedSession, StartedHere, Tools};
-use agents::Agent;
-use agents::registry;
+use agents::{Agent, registry};
 use os::clock::{Clock, SystemClock};
 use runtime::launch::resume::Resumable;
-use store::{SessionRow, View};
+use store::{Claim, NewRequest, Realm, SessionRow, Store, View};
+use types::hex::hex;
 use types::{Ids, ProcessId, RandomIds, SessionId, StartTime, Timestamp};
 
 /// How long a repeated call waits for the session that the first call is starting.
@@ -85,7 +86,7 @@ impl Tools {
         if let (Err(error), Some(key)) = (&started, &start.key)
             && error.code != ErrorCode::StartUnknown
         {
-            self.with_store(|store| Ok(claims::release(store.store(), key)?))?;
+            self.with_store(|store| Ok(release(store.store(), key)?))?;
         }
         let session = started?;
         let recorded = self.recorded(session, RECORDED_WITHIN)?;
@@ -142,7 +143,7 @@ impl Tools {
 
     fn claim(&self, key: &str, request: &str, session: SessionId) -> Result<StartClaim, ToolError> {
         let (server, now) = (self.server(), SystemClock.now());
-        self.with_store(|store| Ok(claims::claim(store.store(), key, request, session, server, now)?))
+        self.with_store(|store| Ok(claim(store.store(), key, request, session, server, now)?))
     }
 
     /// The session that a key stands for already; `None`: it is to be started, with the claim's id.
@@ -357,4 +358,61 @@ fn not_started(failure: &LaunchFailure) -> ToolError {
             "look with list_sessions before you start it again",
         ),
     }
+}
+
+// Idempotency keys of `start_session`: which session a key stands for.
+//
+// The id of a session is chosen before its start and kept with the key. Whoever asks with the same key later, or at the same
+// time, finds that id, and looks for the session instead of starting another one.
+
+/// The kind of request in the store; each kind has keys of its own.
+const KIND: &str = "start";
+
+/// A key and the session it stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StartClaim {
+    pub session: SessionId,
+    /// When the key was first used.
+    pub at: Timestamp,
+    /// It is the first use: the session is to be started.
+    pub first: bool,
+    /// The same was asked for then.
+    pub same_request: bool,
+}
+
+/// The first use of `key` keeps `session` and `request`; any other returns what was kept.
+pub fn claim(
+    store: &mut Store,
+    key: &str,
+    request: &str,
+    session: SessionId,
+    server: ProcessId,
+    now: Timestamp,
+) -> Result<StartClaim, store::Error> {
+    let realm = Realm::here();
+    // A prompt is nobody's business but the agent's.
+    let content = hex(&Sha256::digest(request.as_bytes()));
+    let request = NewRequest {
+        kind: KIND,
+        key,
+        content: &content,
+        owner: server,
+        realm: &realm,
+        run: None,
+        session: Some(session),
+    };
+    Ok(match store.write(|tx| tx.claim_request(&request, now))? {
+        Claim::New => StartClaim { session, at: now, first: true, same_request: true },
+        Claim::Earlier(earlier) => StartClaim {
+            session: earlier.session.unwrap_or(session),
+            at: earlier.created_at,
+            first: false,
+            same_request: earlier.content == content,
+        },
+    })
+}
+
+/// The session was not started, so the key may be used again.
+pub fn release(store: &mut Store, key: &str) -> Result<(), store::Error> {
+    store.write(|tx| tx.release_request(KIND, key))
 }

@@ -10,8 +10,8 @@ use std::sync::{Mutex, MutexGuard};
 use serde_json::json;
 
 use super::*;
-use crate::claims;
 use crate::live::{LaunchFailure, LaunchLine};
+use crate::start;
 use agents::dialog::Choice;
 use pty::process::SystemProcesses;
 use report::wait::{WaitError, WaitFor, Waited};
@@ -368,7 +368,7 @@ fn a_key_whose_launcher_was_killed_before_the_start_starts_its_session_later() {
     let before = Timestamp(os::clock::Clock::now(&os::clock::SystemClock).0 - 120_000);
     let server = ProcessId { pid: SERVER, start: StartTime(0) };
     let mut store = Store::open(&bench.tools.given.home, before).unwrap();
-    claims::claim(&mut store, "k2", &request, chosen, server, before).unwrap();
+    start::claim(&mut store, "k2", &request, chosen, server, before).unwrap();
     let ask = json!({"agent": "claude", "idempotency_key": "k2"});
     let second = bench.call("start_session", ask).unwrap();
     assert_eq!((&second["sessionId"], &second["created"]), (&json!(chosen.to_string()), &json!(true)));

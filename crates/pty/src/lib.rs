@@ -24,7 +24,6 @@ use types::{Pid, ProcessId};
 
 mod buffer;
 pub mod chord;
-pub mod detached;
 pub mod front_end;
 pub mod handoff;
 mod inner;
@@ -40,7 +39,6 @@ mod sys;
 pub mod tap;
 mod tty;
 mod typed_ahead;
-mod user_terminal;
 pub mod viewer;
 mod wait;
 
@@ -138,7 +136,7 @@ pub fn run(spec: &ProgramSpec, observer: &mut dyn Observer) -> io::Result<Progra
     let image = image(spec)?;
     let observer = &mut Titled { spec, observer };
     if let Some(tty) = tty::Tty::on_stdio() {
-        let mut terminal = user_terminal::UserTerminal::new(tty);
+        let mut terminal = front_end::UserTerminal::new(tty);
         // Without an inner terminal (no PTY left, too few descriptors) the program can still have the real one.
         let end = pump::Pump::start(&mut terminal, &image).and_then(|pump| pump.run(observer));
         if let Ok(end) = end {

@@ -5,13 +5,11 @@
 //! ([`Gate`]), and who is told of each call ([`Observer`]).
 
 mod activity;
-mod billing;
 mod body;
 mod call;
 mod conversation;
 mod credentials;
 mod exchange;
-mod gate;
 mod head;
 pub mod meter;
 mod peer;
@@ -24,8 +22,8 @@ mod websocket;
 
 pub use activity::Activity;
 pub use call::{Call, CallEnd, Peer, Quota, Request, Transport};
-pub use gate::{Gate, Refusal, Verdict};
 pub use meter::{Api, Metered, Unread};
+pub use refusal::{Gate, Refusal, Verdict};
 pub use route::{Auth, Route, Secret, Upstream};
 pub use serve::{Proxies, Settings, serve};
 

@@ -1,11 +1,15 @@
 //! Answers of the proxy itself, in the form of the API that was called, so that the agent shows their words to its user.
 
+use std::future::Future;
+use std::pin::Pin;
+use std::time::Duration;
+
 use bytes::Bytes;
 use http::header::{CONTENT_TYPE, HeaderValue, RETRY_AFTER};
 use http::{HeaderMap, Response, StatusCode};
 use serde_json::{Value, json};
 
-use crate::{Api, Refusal};
+use crate::{Api, Request};
 
 /// The gate's refusal. Status 429 alone would make the vendors' own clients wait and ask again, so they are told not to.
 pub(crate) fn refused(api: Option<Api>, refusal: &Refusal) -> Response<Bytes> {
@@ -57,6 +61,36 @@ fn error_body(api: Option<Api>, status: StatusCode, message: &str) -> Value {
             json!({"error": {"message": message, "type": kind, "param": null, "code": code}})
         }
     }
+}
+
+// Who may stop a request before it is sent.
+
+/// Asked once for each request that spends tokens, before its first byte goes upstream.
+pub trait Gate: Send + Sync + 'static {
+    /// Whether anything could be refused now. Then the gate sees the whole body of a request (up to
+    /// [`crate::Settings::body_limit`]), which is read before the first byte goes upstream; and the agent is asked to use plain
+    /// requests instead of a WebSocket, where a call could only be refused by closing. Else a request is passed on as it comes,
+    /// and the gate is asked with its head.
+    fn is_limiting(&self) -> bool {
+        false
+    }
+
+    /// It may take its time: nothing but this request waits for it. Dropped, it is given up: the agent has gone.
+    fn admit<'a>(&'a self, request: &'a Request) -> Pin<Box<dyn Future<Output = Verdict> + Send + 'a>>;
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Go,
+    Refuse(Refusal),
+}
+
+/// Answered in the API's own form of an error, with status 429.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which rule, and how to go on: the agent shows it to its user.
+    pub message: String,
+    pub retry_after: Option<Duration>,
 }
 
 #[cfg(test)]

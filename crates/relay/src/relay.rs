@@ -10,10 +10,10 @@ use http::{Extensions, Method, Response, StatusCode, Version, request};
 use hyper::body::{Body, Incoming};
 use os::clock::{Clock, SystemClock};
 
-use crate::billing::billing_of;
 use crate::body::{AnswerBody, RequestBody, Upload};
 use crate::conversation::{Turn, while_the_agent_is_there};
 use crate::credentials::Credentials;
+use crate::credentials::billing_of;
 use crate::exchange::Exchange;
 use crate::meter::SocketMeter;
 use crate::serve::Settings;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use super::live_target::LiveTarget;
+use super::find::LiveTarget;
 use super::open::recover;
 use super::wake::Wake;
 use agents::Agent;

@@ -24,7 +24,7 @@ use delivery::{Credential, Identity, Native, post};
 use os::clock::{Clock, SystemClock};
 use os::file::{read_at_most, text_at_most};
 use os::home::{Home, own_var};
-use pty::detached;
+use pty::process;
 use reader::token::{Owner, Role, Token, TokenHash, new_key, new_secret};
 use server::Clients;
 use store::{Outgoing, Store};
@@ -59,7 +59,7 @@ fn note(home: &Home, nonce: &str) -> PathBuf {
 /// Starts it and waits until it listens.
 pub(super) fn start(home: &Home) -> anyhow::Result<Embedded> {
     let nonce = uuid::Uuid::new_v4().to_string();
-    detached::start(home, [COMMAND, &nonce])?;
+    process::start(home, [COMMAND, &nonce])?;
     let (file, deadline) = (note(home, &nonce), Instant::now() + TIMEOUT);
     loop {
         match read_at_most(&file, MAX_NOTE) {

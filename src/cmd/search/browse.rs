@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use ratatui_core::text::{Line, Span};
 
 use super::Drawn;
-use super::excerpt::Excerpt;
+use super::Excerpt;
 use crate::cli::{Resume, View};
 use crate::cmd::resume;
 use crate::cmd::view::{self, Paging};

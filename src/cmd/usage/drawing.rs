@@ -7,7 +7,7 @@ use unicode_width::UnicodeWidthStr;
 
 use crate::cmd::session_text::{self, ShortIds, cost, costs, number};
 use format::output::table::{Cell, Column, Table};
-use format::output::tilde::at_home;
+use format::output::wrap::at_home;
 use format::output::{Colour, Style};
 use format::text::clean;
 use pricing::unpriced;

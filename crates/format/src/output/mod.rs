@@ -3,8 +3,6 @@
 pub mod json;
 pub mod screen;
 pub mod table;
-pub mod tilde;
-pub mod unread;
 pub mod wrap;
 
 use std::fmt::Write;

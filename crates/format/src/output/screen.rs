@@ -3,11 +3,11 @@
 //! Text from outside goes through [`crate::text`] where it is formatted. [`Screen`] is the second line of defence, for text
 //! that was formatted without it.
 
-use std::io::{self, Write};
-
-use crate::text::clean_lines;
+use std::io;
+use std::io::{ErrorKind, Write};
 
 use super::Colour;
+use crate::text::clean_lines;
 
 /// A terminal that is written to: of sequences only the colours of [`Colour`] pass.
 ///
@@ -73,6 +73,29 @@ fn is_torn(bytes: &[u8]) -> bool {
     std::str::from_utf8(bytes).is_err_and(|error| error.error_len().is_none())
 }
 
+// Output of a program that goes on when nobody reads it any more.
+
+/// Output of a server. Its reader may exit (`codemie proxy serve | head -1`) while the server still has clients, so a write to a closed
+/// pipe succeeds and its bytes are dropped.
+#[derive(Debug)]
+pub struct Unread<W>(pub W);
+
+impl<W: Write> Write for Unread<W> {
+    fn write(&mut self, text: &[u8]) -> io::Result<usize> {
+        match self.0.write(text) {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(text.len()),
+            outcome => outcome,
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self.0.flush() {
+            Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+            outcome => outcome,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,5 +127,30 @@ mod tests {
         let letter = "ü".as_bytes();
         assert_eq!(written(&[&letter[..1], &letter[1..]], true), letter);
         assert_eq!(written(&[b"\xff\xfe.", &letter[..1]], true), "\u{fffd}\u{fffd}.".as_bytes());
+    }
+}
+
+#[cfg(test)]
+mod unread_tests {
+    use super::*;
+
+    struct Refusing(ErrorKind);
+
+    impl Write for Refusing {
+        fn write(&mut self, _: &[u8]) -> io::Result<usize> {
+            Err(self.0.into())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Err(self.0.into())
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_no_error_and_a_full_disk_is_one() {
+        let mut closed = Unread(Refusing(ErrorKind::BrokenPipe));
+        assert!(writeln!(closed, "a line").and_then(|()| closed.flush()).is_ok());
+        let mut full = Unread(Refusing(ErrorKind::StorageFull));
+        assert!(full.write(b"x").is_err() && full.flush().is_err());
     }
 }

@@ -4,7 +4,6 @@
 //! only ever narrowed down: a remote's address may hold a password, so nothing but its last two segments is kept.
 
 pub mod head;
-pub mod head_log;
 
 use std::fs;
 use std::io;

@@ -8,7 +8,17 @@
 //! Nothing is collected: [`json`] reports single values by their path while bytes pass, so an event may be of any length (the
 //! last event of OpenAI's Responses repeats the whole answer) and a reader takes some kilobytes all the same.
 
-mod answer;
+use body::Body;
+use http::HeaderMap;
+pub use paths::{api_of, plain_path};
+pub use quotas::{openai as openai_quota, quotas};
+pub use socket::{Moment, SocketMeter};
+use unpack::Unpacker;
+pub use unpack::unpacked;
+
+use pricing::tier::Tier;
+use types::Tokens;
+
 mod api;
 mod body;
 mod frames;
@@ -20,15 +30,6 @@ mod quotas;
 mod socket;
 mod sse;
 mod unpack;
-
-use pricing::tier::Tier;
-use types::Tokens;
-
-pub use answer::{AnswerMeter, Progress};
-pub use paths::{api_of, plain_path};
-pub use quotas::{openai as openai_quota, quotas};
-pub use socket::{Moment, SocketMeter};
-pub use unpack::unpacked;
 
 /// The forms of calls that can be metered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,4 +75,59 @@ pub enum Unread {
     Form,
     /// A number of the usage is none: negative, a fraction, a text, or larger than any.
     Number,
+}
+
+// The meter of one answer by HTTP.
+
+/// Reads the body of one answer, in pieces of any length.
+#[derive(Debug)]
+pub struct AnswerMeter {
+    body: Unpacker<Body>,
+    /// Why nothing is read any more is in `Metered`.
+    stopped: bool,
+    content_reported: bool,
+}
+
+/// What a piece of an answer brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use]
+pub enum Progress {
+    Nothing,
+    /// The first byte that a model wrote: of text, of its thoughts, of a tool's input. Reported once.
+    FirstContent,
+}
+
+impl AnswerMeter {
+    /// For an answer with these headers. Its status makes no difference: errors are read, too.
+    pub fn new(api: Api, headers: &HeaderMap) -> Self {
+        match Unpacker::new(headers, Body::new(api)) {
+            Ok(body) => Self { body, stopped: false, content_reported: false },
+            Err(mut body) => {
+                body.give_up(Unread::Encoding);
+                Self { body: Unpacker::Plain(body), stopped: true, content_reported: false }
+            }
+        }
+    }
+
+    /// The next bytes of the body as they came, compressed or not, without the framing of chunks.
+    pub fn read(&mut self, bytes: &[u8]) -> Progress {
+        if !self.stopped && self.body.read(bytes).is_err() {
+            self.body.get_mut().give_up(Unread::Compression);
+            self.stopped = true;
+        }
+        if self.body.get_ref().has_content() && !std::mem::replace(&mut self.content_reported, true) {
+            return Progress::FirstContent;
+        }
+        Progress::Nothing
+    }
+
+    /// What is known so far.
+    pub fn metered(&self) -> &Metered {
+        self.body.get_ref().metered()
+    }
+
+    /// No more bytes come.
+    pub fn finish(self) -> Metered {
+        self.body.into_inner().finish()
+    }
 }

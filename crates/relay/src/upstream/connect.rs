@@ -1,11 +1,11 @@
 //! A new connection to the API: over TCP, through the proxy that the user's environment names, with TLS.
 
 use std::error::Error;
-use std::fmt;
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use std::{fmt, io};
 
 use http::Uri;
 use http::header::HeaderValue;
@@ -16,12 +16,14 @@ use hyper_util::client::legacy::connect::{Connection, HttpConnector};
 use hyper_util::client::proxy::matcher::{Intercept, Matcher};
 use hyper_util::rt::{TokioExecutor, TokioTimer};
 use rustls::ClientConfig;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject;
+use rustls_platform_verifier::Verifier;
 use tokio::sync::OnceCell;
 use tower_service::Service;
 
 use super::driver::Driver;
 use super::pool::{Http1Conn, Http2Conn, Sender};
-use super::tls::{self, Tls};
 use crate::serve::Proxies;
 
 /// DNS, TCP, TLS and a proxy's own answer together. Direct calls wait as long as the system does, which nobody likes better.
@@ -172,7 +174,7 @@ impl Network {
     async fn tls(&self) -> Result<Tls, String> {
         let load = || async {
             let ca_file = self.ca_file.clone();
-            tokio::task::spawn_blocking(move || tls::load(ca_file.as_deref()))
+            tokio::task::spawn_blocking(move || load(ca_file.as_deref()))
                 .await
                 .unwrap_or_else(|error| Err(error.to_string()))
         };
@@ -239,4 +241,48 @@ pub(crate) fn origin(uri: &Uri) -> String {
 fn is_loopback(host: &str) -> bool {
     let bare = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost") || bare.parse::<IpAddr>().is_ok_and(|ip| ip.is_loopback())
+}
+
+// TLS towards the API: certificates are checked as the system does it, with the user's own authorities added.
+
+/// Two ways to the same server: a WebSocket needs HTTP/1.1.
+#[derive(Clone, Debug)]
+pub(crate) struct Tls {
+    pub any: Arc<ClientConfig>,
+    pub http1: Arc<ClientConfig>,
+}
+
+/// A file of authorities has some hundred kilobytes.
+const CA_FILE_LIMIT: u64 = 8 << 20;
+
+/// Reads the system's authorities: some ten milliseconds, so once, and not on the thread that passes bytes on.
+pub(crate) fn load(ca_file: Option<&Path>) -> Result<Tls, String> {
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let extra = ca_file.map(authorities).transpose()?.unwrap_or_default();
+    let verifier = Verifier::new_with_extra_roots(extra, provider.clone())
+        .map_err(|error| format!("the system's certificate authorities cannot be read: {error}"))?;
+    let mut config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()
+        .map_err(|error| error.to_string())?
+        .dangerous() // so it is called; the verifier is the system's own
+        .with_custom_certificate_verifier(Arc::new(verifier))
+        .with_no_client_auth();
+    config.alpn_protocols = vec![b"http/1.1".to_vec()];
+    let http1 = Arc::new(config.clone());
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(Tls { any: Arc::new(config), http1 })
+}
+
+fn authorities(path: &Path) -> Result<Vec<CertificateDer<'static>>, String> {
+    let failed = |error: io::Error| {
+        format!("the file of certificate authorities {} cannot be read: {error}", path.display())
+    };
+    let pem = os::file::read_at_most(path, CA_FILE_LIMIT).map_err(failed)?;
+    let certificates = CertificateDer::pem_slice_iter(&pem)
+        .collect::<Result<Vec<_>, _>>()
+        .map_err(|error| failed(io::Error::other(error)))?;
+    if certificates.is_empty() {
+        return Err(format!("the file of certificate authorities {} has no certificate", path.display()));
+    }
+    Ok(certificates)
 }

@@ -3,7 +3,6 @@
 mod connect;
 mod driver;
 mod pool;
-mod tls;
 
 use std::sync::Arc;
 

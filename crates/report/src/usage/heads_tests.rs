@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 use super::{UsageReport, commits_named, uncommitted};
 use os::calendar::LocalClock;
 use os::clock::{Clock, SystemClock};
-use os::project::head_log::HeadLog;
+use os::project::head::HeadLog;
 use store::session::lifecycle::ConversationStart;
 use store::session::testing::{World, usage};
 use types::Span;

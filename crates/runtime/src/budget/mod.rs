@@ -10,13 +10,9 @@
 //! Modules use only those before them: `window`, `subject`, `standing`, `notice`, `estimate`, `guard`, `current`, `gate`.
 
 mod current;
-mod estimate;
 mod gate;
 mod guard;
-mod notice;
-mod standing;
-mod subject;
-mod window;
+mod status;
 
 #[cfg(test)]
 mod tests;
@@ -25,7 +21,7 @@ pub use config::budget::{Budget, Kind, Only, Per, Which};
 pub use current::CurrentBudgets;
 pub use gate::{BudgetGate, Caller, CallerOf};
 pub use guard::{Admission, AskedCall, Guard, Refused};
-pub use notice::{NEAR, REACHED, crossed};
-pub use standing::{Level, Standing, by_scope, raise_command, standing, standings};
-pub use subject::Subject;
-pub use window::Window;
+pub use status::Subject;
+pub use status::Window;
+pub use status::{Level, Standing, by_scope, raise_command, standing, standings};
+pub use status::{NEAR, REACHED, crossed};

@@ -5,7 +5,7 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::time::{Duration, Instant};
 
-use crate::remote::descriptors;
+use crate::remote::frames;
 use crate::remote::frames::{Frame, FrameError, Frames};
 use crate::remote::protocol::{FromHost, Refused, Size, ToHost};
 
@@ -137,7 +137,7 @@ impl Client {
     /// refused alone.
     pub(super) fn receive(&mut self) -> Vec<ToHost> {
         let mut bytes = [0; 16 * 1024];
-        match descriptors::receive(&self.stream, &mut bytes) {
+        match frames::receive(&self.stream, &mut bytes) {
             Ok((0, _)) => self.gone = true,
             Ok((count, descriptor)) => {
                 self.frames.add(&bytes[..count]);

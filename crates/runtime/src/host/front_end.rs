@@ -18,7 +18,7 @@ use pty::PtySize;
 use pty::front_end::{FrontEnd, Input, JobControl};
 use pty::handoff::HandedTerminal;
 
-use super::handed_terminals::{HandedTerminals, Sources};
+use super::handoff::{HandedTerminals, Sources};
 use super::notes::Reporter;
 use crate::remote::protocol::Size;
 

@@ -7,7 +7,6 @@
 mod answers;
 mod client;
 mod front_end;
-mod handed_terminals;
 mod handoff;
 mod live;
 mod notes;

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use crate::live::events::Cursor;
 use crate::remote::protocol::SendAnswer;
-use crate::remote::text;
+use crate::remote::send;
 use agents::live::{ScreenReading, Shown};
 use types::{Activity, Delivery, LiveState, SessionId, Timestamp};
 
@@ -131,7 +131,7 @@ struct Entered {
 }
 
 impl Sending {
-    /// `text` as [`text::prepare`] leaves it.
+    /// `text` as [`send::prepare`] leaves it.
     pub fn new(text: String, deadline: Instant) -> Self {
         Self { text, deadline, phase: Phase::Waiting, view: None, in_file: false }
     }
@@ -492,7 +492,7 @@ pub(super) fn is_same_prompt(text: &str, prompt: &str) -> bool {
 }
 
 /// Why a text is not taken at all.
-pub(super) fn refusal(error: &text::TextError, now: &Situation<'_>) -> SendAnswer {
+pub(super) fn refusal(error: &send::TextError, now: &Situation<'_>) -> SendAnswer {
     answer(Delivery::Rejected, &error.to_string(), now.session, now.last_event)
 }
 

@@ -90,7 +90,7 @@ enum Act {
 /// Steps every 10 ms through a play. Returns what was typed, when, and the answer.
 fn play(text: &str, timeout: u64, acts: &[Act]) -> (Vec<(u64, String)>, Option<SendAnswer>) {
     let start = Instant::now();
-    let mut sending = Sending::new(text::prepare(text).unwrap(), start + ms(timeout));
+    let mut sending = Sending::new(crate::remote::send::prepare(text).unwrap(), start + ms(timeout));
     let (mut typed, mut scene) = (Vec::new(), Scene::of(Activity::Starting, None));
     for now in (0..60_000).step_by(10) {
         for act in acts {

@@ -9,8 +9,8 @@ use std::time::{Duration, Instant};
 
 use super::send::{Sending, Situation, Step, answer, is_same_prompt, refusal};
 use crate::remote::protocol::{SendAnswer, SendRequest};
+use crate::remote::send;
 use crate::remote::send::SendError;
-use crate::remote::text;
 use store::REMEMBERED;
 use types::{Delivery, Timestamp};
 
@@ -81,14 +81,14 @@ impl<C> Default for Sends<C> {
 
 impl<C: Clone + PartialEq> Sends<C> {
     pub fn submit(&mut self, client: C, request: &SendRequest, now: &Situation<'_>) -> Submitted {
-        let text = match text::prepare(&request.text) {
+        let text = match send::prepare(&request.text) {
             Ok(text) => text,
             Err(error) => return Submitted::Answered(refusal(&error, now)),
         };
         let key = request
             .idempotency_key
             .as_ref()
-            .map(|key| Key { key: key.clone(), content: text::fingerprint(&text) });
+            .map(|key| Key { key: key.clone(), content: send::fingerprint(&text) });
         if let Some(key) = &key {
             match self.earlier(key, now.now) {
                 Some(Earlier::Answer(answer)) => return Submitted::Answered(answer),

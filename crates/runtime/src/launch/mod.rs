@@ -7,16 +7,13 @@
 //! This is the hot path from argv0 to exec. Nothing here may keep the agent from running: what codemie cannot do it leaves
 //! out, and reports after the agent has ended.
 
-pub mod claim;
 pub mod conflict;
-mod continuation;
 mod injection;
 mod origin;
 mod prepare;
 pub mod proxy_setup;
 pub mod resume;
 mod run;
-mod settings;
 pub mod stop;
 
 use std::ffi::OsString;
@@ -24,11 +21,11 @@ use std::ffi::OsString;
 use agents::Agent;
 use agents::registry;
 pub use origin::Origin;
+pub use origin::{receivers, settings};
 pub use prepare::{AssignedId, Binaries, Installed, Prepared, SystemBinaries, World, prepare};
 pub use proxy_setup::{ProxySetup, Through};
 use pty::process::SystemProcesses;
 pub use run::{RunResult, execute, restart_without_id, wrap, wrap_on};
-pub use settings::{receivers, settings};
 use store::session::lineage::Lineage;
 use store::session::names::{self, NameError};
 use types::{Evidence, EvidenceVerdict};

@@ -5,7 +5,10 @@ use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 
-use os::home::own_var;
+use agents::registry;
+use config::Config;
+use delivery::Sinks;
+use os::home::{Home, own_var};
 use pty::ProgramSpec;
 
 /// Variables and folder: those of this process, or those of another process that asks for the launch.
@@ -76,6 +79,19 @@ fn replace(
             launch.remove.push(name);
         }
     }
+}
+
+// The settings in force, as the environment and `config.toml` have them.
+
+/// The settings as they are now; `home` is `None` on a machine without a home folder.
+pub fn settings(home: Option<&Home>, origin: &Origin) -> Config {
+    let file = home.map(Home::config_file);
+    Config::load(file.as_deref(), |name| origin.var(name), registry::names())
+}
+
+/// Where events are sent by the settings of this process.
+pub fn receivers(home: &Home) -> Option<Sinks> {
+    Sinks::of(home, &settings(Some(home), &Origin::of_this_process()).delivery)
 }
 
 #[cfg(test)]

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 
 use super::injection::{Call, Changes};
 use super::proxy_setup::{ProxyRequest, ProxySetup};
-use super::{LaunchRequest, LaunchTarget, Origin, continuation, lineage, note, receivers};
+use super::{LaunchRequest, LaunchTarget, Origin, lineage, note, receivers, resume};
+use crate::shim;
+use crate::shim::resolve::Depth;
 use crate::shim::resolve::NotFound;
-use crate::shim::{self, depth::Depth};
 use crate::track::notify::Notifier;
 use crate::track::{Plan, version};
 use agents::{Agent, Invocation, InvocationKind, Observer};
@@ -199,7 +200,7 @@ fn located(
     origin: &Origin,
     world: World<'_>,
 ) -> Result<Located, NotFound> {
-    let depth = Depth::arriving(origin.var(shim::depth::VARIABLE).as_deref(), agent.name(), &args);
+    let depth = Depth::arriving(origin.var(shim::resolve::VARIABLE).as_deref(), agent.name(), &args);
     if depth.exhausted() {
         return Err(world.binaries.stopped_loop(agent.name(), origin));
     }
@@ -216,7 +217,7 @@ fn located(
 
 /// The loop counter for a program that is started with `args`.
 fn counted(depth: Depth, agent: &dyn Agent, args: &[OsString]) -> (OsString, OsString) {
-    (OsString::from(shim::depth::VARIABLE), depth.leaving(agent.name(), args))
+    (OsString::from(shim::resolve::VARIABLE), depth.leaving(agent.name(), args))
 }
 
 /// The name the program is called by. A shim manager behind us decides by that name which agent it is; a binary with another
@@ -298,13 +299,13 @@ impl Start {
         launch.remove = changes.remove;
         Self {
             launch,
-            conversation: continuation::conversation(&invocation, changes.assigned.is_some()),
+            conversation: resume::conversation(&invocation, changes.assigned.is_some()),
             agent: Some(AgentStart {
                 agent,
                 interactive: invocation.kind == InvocationKind::Interactive,
                 prompted: invocation.prompts,
                 assigned: changes.assigned,
-                chosen: continuation::chosen(&invocation),
+                chosen: resume::chosen(&invocation),
                 installed,
             }),
             notes: changes.notes.into_iter().map(|(source, detail)| note(now, source, detail)).collect(),

@@ -14,7 +14,7 @@ use crate::track;
 use agents::registry;
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
-use pty::detached;
+use pty::process;
 use pty::process::tree::{self, Excluded, Tree};
 use pty::process::{Processes, SystemProcesses};
 use store::{Realm, RunRow, Store};
@@ -104,9 +104,7 @@ pub fn stop(home: &Home, run: &RunRow, agent: &str, grace: Duration) -> Result<V
 /// codemie's own that work for the whole home.
 pub fn is_shared(agent: &str) -> impl Fn(&[OsString]) -> bool + use<> {
     let agent = registry::by_name(agent);
-    move |command| {
-        detached::is_detached(command) || agent.is_some_and(|agent| agent.is_shared_daemon(command))
-    }
+    move |command| process::is_detached(command) || agent.is_some_and(|agent| agent.is_shared_daemon(command))
 }
 
 /// Everything that a wrapper or host has started, as it is now, without what is shared and without other sessions in the background:

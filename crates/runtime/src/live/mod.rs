@@ -8,13 +8,11 @@
 mod corpus_tests;
 mod decide;
 pub mod events;
-mod feed;
-mod files;
 mod turns;
 mod unhosted;
 
 pub use decide::{Sources, decide, is_blank};
-pub use feed::TurnFeed;
-pub use files::{UnhostedSession, state_from_files};
+pub use turns::TurnFeed;
 pub use turns::Turns;
 pub use unhosted::UnhostedWatch;
+pub use unhosted::{UnhostedSession, state_from_files};

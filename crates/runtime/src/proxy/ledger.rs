@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use relay::{Call, CallEnd, Observer, Peer, Transport};
 
 use super::settings::{ProxySettings, RouteSettings};
-use super::standalone_sessions::{NamelessRuns, SOON, ServedSessions, counted_under};
+use super::standalone::{NamelessRuns, SOON, ServedSessions, counted_under};
 use agents::meter::proxied::ProxiedCall;
 use agents::meter::quota::QuotaReport;
 use agents::meter::record::{ApiError, Usage};

@@ -7,15 +7,12 @@
 //! Modules use only those before them: `settings`, `listeners`, `clients`; `ledger`; `worker`; `keeper`; `companion`, the wrapper's end,
 //! and `standalone`.
 
-mod clients;
 pub mod companion;
-mod gate;
 pub mod keeper;
 mod ledger;
 pub mod listeners;
 pub mod settings;
 pub mod standalone;
-mod standalone_sessions;
 pub mod worker;
 
 use std::io;

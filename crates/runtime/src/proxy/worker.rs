@@ -1,21 +1,24 @@
 //! The worker: passes calls on and hands each to the ledger. It may die at any moment; its keeper starts the next one.
 
 use std::future::Future;
-use std::io::{self, BufRead, BufReader};
+use std::io;
+use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-use relay::{Auth, Proxies, Route, Secret, Settings, Upstream};
-
 use tokio::runtime::Runtime;
 
-use super::gate::BudgetObserver;
 use super::ledger::Ledger;
 use super::settings::{ProxySettings, RouteAuth, RouteSettings};
+use super::standalone::counted_under;
 use super::{handed_over, keeper};
+use crate::budget::{BudgetGate, Caller};
+use agents::registry;
 use os::log;
+use relay::{Auth, Call, Observer, Proxies, Request, Route, Secret, Settings, Upstream};
+use types::PicoDollars;
 
 /// How long open answers have once the worker is to end. The keeper gives it a little more.
 const DRAIN: Duration = Duration::from_secs(8);
@@ -68,7 +71,7 @@ pub fn serve(
     over: impl Future<Output = ()>,
 ) -> io::Result<()> {
     let ledger = Ledger::open(settings)?;
-    let gate = super::gate::of(settings);
+    let gate = super::worker::of(settings);
     let observer = Arc::new(BudgetObserver { gate: gate.clone(), ledger: Arc::clone(&ledger) });
     let served = runtime.block_on(async {
         let (begun, draining) = tokio::sync::oneshot::channel();
@@ -137,4 +140,49 @@ fn relay_route(route: &RouteSettings) -> io::Result<Route> {
         auth,
         headers: route.headers.clone(),
     })
+}
+
+// Budgets between an agent and its API: the gate before a call, and what the call cost when it is over.
+
+/// The gate of a proxy. Without an enforced budget it looks at nothing but the settings.
+pub(super) fn of(settings: &ProxySettings) -> BudgetGate {
+    let (routes, beside_run) = (settings.routes.clone(), settings.run.is_some());
+    let caller = move |request: &Request| {
+        let route = routes.iter().find(|route| route.name == request.route)?;
+        let conversation = registry::by_name(&route.agent)?.identify(request).conversation;
+        let agent = counted_under(route, beside_run, conversation.as_ref()).to_owned();
+        Some(Caller { agent, conversation })
+    };
+    BudgetGate::new(&settings.home(), settings.run, Box::new(caller))
+}
+
+/// Tells the gate of each call that is over, and then the ledger.
+pub(super) struct BudgetObserver {
+    pub(super) gate: BudgetGate,
+    pub(super) ledger: Arc<Ledger>,
+}
+
+impl Observer for BudgetObserver {
+    fn began(&self, request: &Request) {
+        self.ledger.began(request);
+    }
+
+    fn ended(&self, call: Call) {
+        let number = call.request.number;
+        if self.gate.holds(number) {
+            self.gate.call_over(number, self.spent(&call));
+        }
+        self.ledger.ended(call);
+    }
+}
+
+impl BudgetObserver {
+    /// Under which key the ledger stores it, and what it cost; `None` where nothing of it is counted.
+    fn spent(&self, call: &Call) -> Option<(String, PicoDollars)> {
+        let metered = &call.metered;
+        let key = metered.response_id.clone().or_else(|| call.request_id.clone())?;
+        let cost =
+            self.gate.prices().cost(metered.model.as_deref()?, metered.tokens.as_ref()?, metered.tier)?;
+        Some((key, cost.amount))
+    }
 }

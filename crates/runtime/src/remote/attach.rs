@@ -21,7 +21,7 @@ use pty::viewer::{Interest, ViewerEvent};
 use pty::{Input, PtySize, Viewer};
 
 use super::client::{Connection, RemoteError};
-use super::descriptors;
+use super::frames;
 use super::frames::{Frame, Frames};
 use super::protocol::{Attach, Ended, FromHost, HandOff, HandedOver, MAX_FRAME, Refused, Size, ToHost};
 
@@ -257,7 +257,7 @@ impl Attachment {
             return Ok(());
         }
         let frame = ToHost::HandOff(HandOff { detach_keys: self.detach_keys.clone() }).to_bytes();
-        match descriptors::send(&self.host, &frame, self.viewer.as_fd()) {
+        match frames::send(&self.host, &frame, self.viewer.as_fd()) {
             Ok(count) => {
                 self.handoff = Handoff::Offered;
                 self.to_host.add(&frame[count..]);

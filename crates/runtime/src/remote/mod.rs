@@ -4,13 +4,10 @@
 //! check that the other is the same user.
 
 pub mod address;
-pub mod answer;
 pub mod attach;
 pub mod client;
-pub mod descriptors;
 pub mod frames;
 pub mod protocol;
 pub mod send;
-pub mod text;
 
 pub use client::{Connection, RemoteError};

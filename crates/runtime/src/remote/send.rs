@@ -7,12 +7,11 @@
 use std::time::Duration;
 
 use super::client::{Connection, RemoteError};
-use super::protocol::{FromHost, SendAnswer, SendRequest, ToHost};
-use super::text::{self, TextError};
+use super::protocol::{AnswerRequest, FromHost, MAX_FRAME, SendAnswer, SendRequest, ToHost};
 use crate::live::events::Cursor;
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
-use store::{self, Claim, NewRequest, Realm, RequestRow, Store, View};
+use store::{Claim, NewRequest, Realm, RequestRow, Store, View};
 use types::{Delivery, Pid, ProcessId, RunId, SessionId, StartTime, Timestamp};
 
 /// The kind of these requests in the store.
@@ -21,7 +20,7 @@ const KIND: &str = "send";
 pub const LONGEST_KEY: usize = 200;
 /// What a host may take beyond the caller's time: a text that was typed in the last moment is seen through, and Enter may be
 /// pressed twice.
-const SEEN_THROUGH: Duration = Duration::from_secs(10);
+const TEXT_SEEN_THROUGH: Duration = Duration::from_secs(10);
 /// How far sessions are followed along `/clear` and switches.
 const LONGEST_CHAIN: usize = 1000;
 
@@ -79,7 +78,7 @@ fn ask_host(home: &Home, to: Recipient, request: &SendRequest) -> Asked {
         Ok(connection) => connection,
         Err(error) => return Asked::Not(error),
     };
-    let further = Duration::from_millis(request.timeout_ms) + SEEN_THROUGH;
+    let further = Duration::from_millis(request.timeout_ms) + TEXT_SEEN_THROUGH;
     match connection.ask(&ToHost::Send(request.clone()), further) {
         Ok(FromHost::Sent(answer)) => Asked::Answered(answer),
         Ok(_) => Asked::BrokeOff(RemoteError::Closed),
@@ -95,7 +94,7 @@ fn send_by(
     request: &SendRequest,
     now: Timestamp,
 ) -> Result<SendAnswer, SendError> {
-    let text = text::prepare(&request.text)?;
+    let text = prepare(&request.text)?;
     let Some(key) = &request.idempotency_key else {
         return match ask(request) {
             Asked::Answered(answer) => Ok(answer),
@@ -106,7 +105,7 @@ fn send_by(
     if key.is_empty() || key.len() > LONGEST_KEY {
         return Err(SendError::Key);
     }
-    let (content, realm) = (text::fingerprint(&text), Realm::here());
+    let (content, realm) = (fingerprint(&text), Realm::here());
     let new = NewRequest {
         kind: KIND,
         key,
@@ -203,6 +202,92 @@ fn other_session(
 fn this_process() -> ProcessId {
     let pid = Pid(std::process::id().cast_signed());
     SystemProcesses.identify(pid).unwrap_or(ProcessId { pid, start: StartTime(0) })
+}
+
+// Which texts can be sent to a session. Checked by the client, before anything is asked of a host, and again by the host.
+
+/// The longest text, in bytes. In a frame each of them may take two.
+pub const LONGEST: usize = MAX_FRAME / 2 - 1024;
+
+/// Why a text cannot be sent.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum TextError {
+    #[error("there is nothing to send: the text is empty")]
+    Empty,
+    #[error("the text has {0} bytes, and {LONGEST} is the most; put it into a file and send its path")]
+    TooLong(usize),
+    #[error(
+        "the text holds {what} in line {line}, which the agent would take for a key; only text, tabs and line ends can be sent"
+    )]
+    Control { what: String, line: usize },
+}
+
+/// The text as it is typed: with `\n` at the end of a line and none at the end of the text.
+pub fn prepare(text: &str) -> Result<String, TextError> {
+    if text.len() > LONGEST {
+        return Err(TextError::TooLong(text.len()));
+    }
+    let text = text.replace("\r\n", "\n");
+    let text = text.trim_end_matches('\n');
+    let mut line = 1;
+    for letter in text.chars() {
+        match letter {
+            '\n' => line += 1,
+            '\t' => {}
+            control if control.is_control() => {
+                return Err(TextError::Control { what: name(control), line });
+            }
+            _ => {}
+        }
+    }
+    if text.trim().is_empty() { Err(TextError::Empty) } else { Ok(text.to_owned()) }
+}
+
+fn name(control: char) -> String {
+    match control {
+        '\x1b' => "an ESC byte".to_owned(),
+        '\r' => "a carriage return".to_owned(),
+        '\0' => "a NUL byte".to_owned(),
+        '\x7f' => "a DEL byte".to_owned(),
+        other => format!("the control character U+{:04X}", u32::from(other)),
+    }
+}
+
+/// A fingerprint of a text under an idempotency key. The text itself is kept nowhere.
+pub fn fingerprint(text: &str) -> String {
+    use sha2::{Digest, Sha256};
+    types::hex::hex(&Sha256::digest(text.as_bytes()))
+}
+
+// Making a choice in the dialog of a background session.
+
+/// What a host may take: the screen comes to rest, and then the agent takes the choice.
+const CHOICE_SEEN_THROUGH: Duration = Duration::from_secs(15);
+
+/// Has the host compare the dialog with its screen and make the choice, and waits for what becomes of it.
+pub fn answer(
+    home: &Home,
+    to: Recipient,
+    request: &AnswerRequest,
+    now: Timestamp,
+) -> Result<SendAnswer, RemoteError> {
+    let mut connection = Connection::open(home, to.run)?;
+    if !connection.welcome.answers {
+        let build = &connection.welcome.build;
+        return Err(RemoteError::Refused(format!(
+            "the session's host was started from an older codemie ({build}), which cannot answer dialogs; attach to the session \
+             and answer there"
+        )));
+    }
+    match connection.ask(&ToHost::Answer(request.clone()), CHOICE_SEEN_THROUGH) {
+        Ok(FromHost::Sent(answer)) => Ok(answer),
+        Err(error @ RemoteError::Refused(_)) => Err(error),
+        other => {
+            let error = other.err().unwrap_or(RemoteError::Closed);
+            let why = format!("{error}; the choice may have been typed, and is not typed again");
+            Ok(unknown(now, Some(to.session), &why))
+        }
+    }
 }
 
 #[cfg(test)]
@@ -313,5 +398,104 @@ mod tests {
             assert!(matches!(desk.send(to(), "a", Some(key), broken()), Err(SendError::Key)));
         }
         assert_eq!(desk.asked, 0);
+    }
+}
+
+#[cfg(test)]
+mod text_tests {
+    use super::*;
+
+    #[test]
+    fn text_tabs_and_line_ends_can_be_sent_and_nothing_else() {
+        let control = |what: &str, line| Err(TextError::Control { what: what.to_owned(), line });
+        for (text, expected) in [
+            ("x", Ok("x")),
+            ("héllo 日本 👩‍👩‍👧\tand\n\n  more", Ok("héllo 日本 👩‍👩‍👧\tand\n\n  more")),
+            ("one\r\ntwo\r\n", Ok("one\ntwo")),
+            ("one\n\n\n", Ok("one")),
+            ("", Err(TextError::Empty)),
+            (" \n\t\n ", Err(TextError::Empty)),
+            ("a\nb\x1b[201~c", control("an ESC byte", 2)),
+            ("a\rb", control("a carriage return", 1)),
+            ("\x03", control("the control character U+0003", 1)),
+            ("\x7f", control("a DEL byte", 1)),
+            ("a\0", control("a NUL byte", 1)),
+            ("\u{9b}31m", control("the control character U+009B", 1)),
+        ] {
+            assert_eq!(prepare(text), expected.map(str::to_owned), "{text:?}");
+        }
+        let long = "x".repeat(LONGEST);
+        assert_eq!(prepare(&long).as_deref(), Ok(&*long));
+        assert_eq!(prepare(&(long + "x")), Err(TextError::TooLong(LONGEST + 1)));
+    }
+
+    #[test]
+    fn the_longest_text_fits_into_a_frame_whatever_it_holds() {
+        use crate::remote::frames::Frame;
+        use crate::remote::protocol::{SendRequest, ToHost};
+        let text = "\n".repeat(LONGEST);
+        let request = SendRequest { text, idempotency_key: Some("k".repeat(200)), timeout_ms: u64::MAX };
+        assert!(ToHost::Send(request).to_bytes().len() <= MAX_FRAME);
+    }
+}
+
+#[cfg(test)]
+mod answer_tests {
+    use std::io::{Read, Write};
+
+    use super::*;
+    use crate::remote::address::bind;
+    use crate::remote::frames::{Frame, Frames};
+    use crate::remote::protocol::{SendAnswer, Welcome};
+    use types::{Delivery, RunId, SessionId};
+
+    /// Asks a host that welcomes with this, answers one question with that, and ends the connection.
+    fn ask(welcome: Welcome, answers: Option<FromHost>) -> Result<SendAnswer, RemoteError> {
+        let folder = tempfile::tempdir().unwrap();
+        let home = Home::at(folder.path());
+        let to = Recipient { run: RunId(uuid::Uuid::nil()), session: SessionId(uuid::Uuid::nil()) };
+        let listener = bind(&home, to.run).unwrap();
+        let serving = std::thread::spawn(move || {
+            let (mut stream, _) = listener.accept().unwrap();
+            let (mut frames, mut bytes) = (Frames::default(), [0; 1024]);
+            let mut left = vec![Some(FromHost::Welcome(welcome)), answers];
+            while !left.is_empty() {
+                match frames.take_next::<ToHost>().unwrap() {
+                    Some(_) => match left.remove(0) {
+                        Some(answer) => stream.write_all(&answer.to_bytes()).unwrap(),
+                        None => return,
+                    },
+                    None => match stream.read(&mut bytes).unwrap() {
+                        0 => return,
+                        count => frames.add(&bytes[..count]),
+                    },
+                }
+            }
+        });
+        let request = AnswerRequest { dialog: "0123456789abcdef".into(), choice: 1 };
+        let answered = answer(&home, to, &request, Timestamp(1));
+        serving.join().unwrap();
+        answered
+    }
+
+    #[test]
+    fn an_older_host_is_not_asked() {
+        let older = Welcome { version: 1, build: "0.1.0".into(), ..Welcome::default() };
+        let error = ask(older, None).unwrap_err().to_string();
+        assert!(error.contains("older codemie (0.1.0)") && error.contains("attach"), "{error}");
+    }
+
+    #[test]
+    fn a_host_that_goes_away_in_between_leaves_it_unknown() {
+        let answered = ask(Welcome { answers: true, ..Welcome::default() }, None).unwrap();
+        assert_eq!(answered.result, Delivery::Unknown);
+        let sent = SendAnswer {
+            result: Delivery::Accepted,
+            why: "the dialog has left the screen".into(),
+            session: None,
+            cursor: "7".into(),
+        };
+        let answers = Some(FromHost::Sent(sent.clone()));
+        assert_eq!(ask(Welcome { answers: true, ..Welcome::default() }, answers).unwrap(), sent);
     }
 }

@@ -3,12 +3,9 @@
 //! Promises: whatever *is* codemie is recognised by identity and never run as the agent; two shim managers that
 //! point at each other end in a message, not in a fork bomb.
 
-pub mod depth;
 pub mod files;
 pub mod install;
 pub mod resolve;
-pub mod shell;
-pub mod status;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};

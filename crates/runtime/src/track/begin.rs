@@ -5,7 +5,7 @@ use std::path::Path;
 use uuid::Uuid;
 
 use super::plan::Plan;
-use super::receivers::Receivers;
+use super::write_queue::Receivers;
 use delivery::{self, Sinks};
 use os::project::Project;
 use pty::process::{Processes, SystemProcesses};

@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 
 use jiff::tz::TimeZone;
 
-use super::clock::Moment;
 use super::notify::{Alarm, Notifier};
+use super::timers::Moment;
 use crate::budget::{CurrentBudgets, Level, Standing, Subject, crossed, standings};
 use os::home::Home;
 use store::Store;

@@ -11,7 +11,7 @@ use agents::Observer;
 use agents::meter::form::{FormReader, Opened};
 use agents::meter::line::{LineFacts, Lines};
 use os::file::FileId;
-use os::project::head_log::{CallPlace, HeadLog};
+use os::project::head::{CallPlace, HeadLog};
 use types::Timestamp;
 
 use agents::meter::record::Fact;

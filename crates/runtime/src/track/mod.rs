@@ -11,17 +11,12 @@
 //!
 //! [`run_state`] holds the three and lets them change together, and [`run`] is the loop over all.
 
-mod background;
 mod begin;
 mod budgets;
-mod clock;
-mod departed;
 mod exit_note;
 mod follow;
 pub mod notify;
-mod pending;
 mod plan;
-mod receivers;
 mod recover;
 mod run;
 mod run_state;

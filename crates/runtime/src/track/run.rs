@@ -7,7 +7,6 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::Duration;
 
 use super::budgets::BudgetWatch;
-use super::clock::{RunClock, SystemClocks};
 use super::exit_note;
 use super::notify::{Noticed, RunNotices};
 use super::plan::Plan;
@@ -15,13 +14,14 @@ use super::recover::recover;
 use super::run_state::{Refused, RunState};
 use super::shared::SharedRun;
 use super::summary::{Summary, record_of, run_total, still_running};
+use super::timers::{RunClock, SystemClocks};
 use super::timers::{Scope, Wake};
 use crate::live::UnhostedSession;
 use agents::correlate::{SETTLE, Signal};
 use agents::registry;
 use os::log;
 use os::watch::{Change, Watch};
-use pty::detached;
+use pty::process;
 use pty::process::SystemProcesses;
 use store::Store;
 use store::session::import::found;
@@ -170,7 +170,7 @@ impl Run {
                 && found::is_something(store, &user, &folder)?
             {
                 let args = [OsStr::new("import-found"), folder.as_os_str()];
-                detached::start(&home, args)
+                process::start(&home, args)
                     .unwrap_or_else(|error| tracing::warn!("old stores wait: {error}"));
             }
             if store.log_bytes() > LONG_LOG {

@@ -7,15 +7,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::background;
 use super::begin::{self, workspace};
-use super::clock::{Moment, RunClock};
-use super::pending::{PendingWrite, WriteContent};
 use super::plan::{Plan, RunNews};
+use super::sessions;
 use super::sessions::{FileChange, Sessions};
+use super::timers::{Moment, RunClock};
 use super::version;
 use super::watcher::Watcher;
 use super::write_queue::WriteQueue;
+use super::write_queue::{PendingWrite, WriteContent};
 use agents::correlate::{Correlator, Decision, Fork, Maker, Signal};
 use config::prices::price_list;
 use pty::process::{Processes, SystemProcesses};
@@ -282,10 +282,10 @@ impl RunState {
     ) -> Result<(), session::Error> {
         // Its own lines begin with its process. Nothing of it is older than this run, whatever its entry claims.
         let begun_at = fork.begun_at.map_or(at, |begun| begun.clamp(self.plan.begun_at.min(at), at));
-        let begin = background::run_of(&self.plan, fork.process, ConversationStart::Unsure, folder);
+        let begin = sessions::run_of(&self.plan, fork.process, ConversationStart::Unsure, folder);
         let surroundings = self.plan.surroundings.clone();
         let session = self.transact(|tx| {
-            let session = background::start(tx, begun_at, &begin, &surroundings)?;
+            let session = sessions::start(tx, begun_at, &begin, &surroundings)?;
             lifecycle::bind(tx, at, &RandomIds, session, &binding)?;
             Ok(session)
         })?;
@@ -298,16 +298,16 @@ impl RunState {
     /// otherwise its file is looked at by later commands.
     pub(super) fn hand_over(&mut self, at: Timestamp) -> Result<(), session::Error> {
         let Some((conversation, process)) = self.sessions.in_background().cloned() else { return Ok(()) };
-        let note = background::handed_over(at, &conversation);
+        let note = sessions::handed_over(at, &conversation);
         let living = process.filter(|process| SystemProcesses.alive(*process));
         let named = ConversationStart::Named(conversation);
-        let begin = living.map(|process| background::run_of(&self.plan, process, named, &self.plan.folder));
+        let begin = living.map(|process| sessions::run_of(&self.plan, process, named, &self.plan.folder));
         let (session, run) = (self.sessions.current(), self.plan.run);
         let surroundings = self.plan.surroundings.clone();
         self.transact(|tx| {
             tx.note_evidence(session, run, &note)?;
             if let Some(begin) = &begin {
-                background::start(tx, at, begin, &surroundings)?;
+                sessions::start(tx, at, begin, &surroundings)?;
             }
             Ok(())
         })

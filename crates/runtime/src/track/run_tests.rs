@@ -5,7 +5,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 
-use super::super::clock::testing::ManualClock;
+use super::super::timers::testing::ManualClock;
 use super::super::write_queue::RETRY;
 use super::*;
 use agents::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry};

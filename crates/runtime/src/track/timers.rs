@@ -2,6 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use os::clock::{Clock, SystemClock};
+use types::Timestamp;
+
 /// Looks after an Enter, for what no file change announces (a folder that is not there yet, a network file system).
 const AFTER_ENTER: [Duration; 4] = [
     Duration::from_millis(30),
@@ -111,6 +114,41 @@ impl Timers {
     }
 }
 
+// The time that a run reads, handed in so that tests can move it.
+
+/// One reading of both clocks: the wall's for what is stored, the steady one for timers.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Moment {
+    pub(super) wall: Timestamp,
+    pub(super) steady: Instant,
+}
+
+impl Moment {
+    /// The steady time that a later time of the wall clock stands for.
+    pub(super) fn steady_at(self, wall: Timestamp) -> Instant {
+        self.steady + wall.since(self.wall)
+    }
+}
+
+pub(super) trait RunClock: Send {
+    fn now(&self) -> Moment;
+    fn sleep(&self, time: Duration);
+}
+
+/// The machine's own clocks.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct SystemClocks;
+
+impl RunClock for SystemClocks {
+    fn now(&self) -> Moment {
+        Moment { wall: SystemClock.now(), steady: Instant::now() }
+    }
+
+    fn sleep(&self, time: Duration) {
+        std::thread::sleep(time);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -195,5 +233,37 @@ mod tests {
         assert_eq!(timers.sleep(now, NET, [now + ms(70), now + ms(2000)]), ms(70));
         assert_eq!(timers.sleep(now, NET, [now + ms(9000)]), NET);
         assert_eq!(timers.sleep(now + ms(10), NET, [now]), LEAST_SLEEP);
+    }
+}
+
+#[cfg(test)]
+pub(super) mod testing {
+    use std::sync::{Arc, Mutex};
+
+    use super::*;
+
+    /// Stands still unless it is moved. All its clones are one clock.
+    #[derive(Clone, Debug)]
+    pub(in super::super) struct ManualClock(Arc<Mutex<Moment>>);
+
+    impl ManualClock {
+        pub(in super::super) fn new() -> Self {
+            Self(Arc::new(Mutex::new(SystemClocks.now())))
+        }
+
+        pub(in super::super) fn advance(&self, time: Duration) {
+            let mut now = self.0.lock().unwrap();
+            *now = Moment { wall: now.wall.after(time), steady: now.steady + time };
+        }
+    }
+
+    impl RunClock for ManualClock {
+        fn now(&self) -> Moment {
+            *self.0.lock().unwrap()
+        }
+
+        fn sleep(&self, time: Duration) {
+            self.advance(time);
+        }
     }
 }

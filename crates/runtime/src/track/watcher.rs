@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use super::clock::RunClock;
+use super::timers::RunClock;
 use super::timers::{Scope, Timers, Wake};
 use agents::correlate::Method;
 use agents::{Observation, Observer};
@@ -118,7 +118,7 @@ impl Watcher {
 
 #[cfg(test)]
 mod tests {
-    use super::super::clock::testing::ManualClock;
+    use super::super::timers::testing::ManualClock;
     use super::*;
     use agents::meter::line::Lines;
     use pty::process::SystemProcesses;

@@ -5,15 +5,14 @@
 //! end, once, and only if it did not work out after all.
 
 use std::collections::VecDeque;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::pending::PendingWrite;
-use super::receivers::Receivers;
-use delivery::{Hint, Sender, Sinks};
+use agents::correlate::{Conclusion, Decision};
+use delivery::{Hint, Sender, Sinks, Target, register};
 use os::home::Home;
-use store::Store;
-use store::session;
-use types::SessionId;
+use store::{SinkRow, Store, session};
+use types::{Evidence, SessionId, Timestamp};
 
 /// How often a store that was busy or full is tried again.
 pub(super) const RETRY: Duration = Duration::from_secs(2);
@@ -176,9 +175,110 @@ impl WriteQueue {
     }
 }
 
+// What a run has to write to the store, in order.
+
+/// One write, and when it was due: that is its time, however late the store takes it.
+#[derive(Clone, Debug)]
+pub(super) struct PendingWrite {
+    pub(super) at: Timestamp,
+    pub(super) content: WriteContent,
+}
+
+#[derive(Clone, Debug)]
+pub(super) enum WriteContent {
+    /// For `explain`.
+    Evidence(Evidence),
+    Decision {
+        decision: Decision,
+        /// Where the agent worked.
+        folder: PathBuf,
+    },
+    /// The agent went to another folder and took the conversation along: there it is to be resumed.
+    Moved(PathBuf),
+    /// The agent's version became known.
+    Version(String),
+}
+
+impl PendingWrite {
+    /// A conclusion, in the order in which it is to be written.
+    pub(super) fn of(at: Timestamp, conclusion: Conclusion, folder: &Path) -> Vec<Self> {
+        let evidence = conclusion.evidence.into_iter().map(WriteContent::Evidence);
+        let decisions = conclusion
+            .decisions
+            .into_iter()
+            .map(|decision| WriteContent::Decision { decision, folder: folder.to_owned() });
+        evidence.chain(decisions).map(|content| Self { at, content }).collect()
+    }
+
+    /// Whether it leads to another conversation.
+    pub(super) fn is_transition(&self) -> bool {
+        matches!(&self.content, WriteContent::Decision { decision: Decision::Transition { .. }, .. })
+    }
+}
+
+// Where the events of a run are sent: receivers may be set up, moved or taken away while the agent runs, and the store shows
+// it.
+
+#[derive(Debug, Default)]
+pub(super) struct Receivers {
+    /// The receivers that the store names, as last seen.
+    named: Vec<Receiver>,
+    /// The targets that the sender has.
+    targets: Vec<Target>,
+    /// Runs beside us, where there is somewhere to send to.
+    sender: Option<Sender>,
+}
+
+impl Receivers {
+    /// Starts to send to the targets that were settled with the START; the store named `rows` then.
+    pub(super) fn begin(sinks: Option<Sinks>, targets: Vec<Target>, rows: &[SinkRow]) -> Self {
+        Self { named: receivers(rows), targets, sender: sinks.and_then(Sender::start) }
+    }
+
+    /// Sends to others from here on, if the store names others and the settings do so as well.
+    pub(super) fn follow(&mut self, store: &mut Store, home: &Home, configured: fn(&Home) -> Option<Sinks>) {
+        let Ok(rows) = store.read(|view| view.sinks()) else { return };
+        let (named, retired) = (receivers(&rows), rows.iter().any(SinkRow::is_retired));
+        if named == self.named {
+            return;
+        }
+        self.named = named;
+        let sinks = configured(home);
+        let targets = sinks.as_ref().map(Sinks::targets).unwrap_or_default();
+        if targets == self.targets {
+            // Taken out of the configuration elsewhere, but this run has it from its environment.
+            if retired {
+                let _ = store.write(|tx| register(tx, &targets)); // or with the next call
+            }
+        } else {
+            self.targets = targets;
+            // The one before sends what it is at, and ends.
+            self.sender = sinks.and_then(Sender::start);
+        }
+    }
+
+    pub(super) fn wake(&self, hint: Hint) {
+        if let Some(sender) = &self.sender {
+            sender.hint(hint);
+        }
+    }
+
+    /// Gives the sender to the caller, which waits until all is sent.
+    pub(super) fn into_sender(self) -> Option<Sender> {
+        self.sender
+    }
+}
+
+/// A sink's name, and what stands for its address and for who sends there.
+type Receiver = (String, Option<String>, Option<String>);
+
+fn receivers(rows: &[SinkRow]) -> Vec<Receiver> {
+    rows.iter().map(|row| (row.name.clone(), row.address.clone(), row.credentials.clone())).collect()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::pending::WriteContent;
+    use super::super::write_queue::WriteContent;
     use super::*;
     use store::Error;
     use types::{Ids, RandomIds, Timestamp};

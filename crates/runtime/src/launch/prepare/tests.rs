@@ -106,8 +106,8 @@ fn what_is_executed_gets_its_arguments_unchanged() {
 
 #[test]
 fn a_call_that_keeps_coming_back_is_stopped() {
-    let end = shim::depth::at_its_end();
-    let stopped = prepared(claude("hello"), &origin(&[(shim::depth::VARIABLE, &end)]), None);
+    let end = shim::resolve::at_its_end();
+    let stopped = prepared(claude("hello"), &origin(&[(shim::resolve::VARIABLE, &end)]), None);
     assert!(stopped.is_err());
 }
 

@@ -1,12 +1,14 @@
 //! The options of `codemie backend`.
 
-use jiff::tz::TimeZone;
 use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
 
 use clap::{Args, Subcommand, ValueEnum};
+use jiff::tz::TimeZone;
 
 use backend::database::Database;
 use backend::limits;
+use format::since::Since;
 use reader::token::Role;
 
 #[derive(Debug, Args)]
@@ -124,5 +126,102 @@ impl From<RoleName> for Role {
             RoleName::Read => Self::Read,
             RoleName::Admin => Self::Admin,
         }
+    }
+}
+
+// The options of `codemie sync`.
+
+#[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true)]
+pub struct Sync {
+    #[command(subcommand)]
+    pub action: Option<SyncAction>,
+    /// How long to try
+    #[arg(long, value_name = "TIME", default_value = "30s", value_parser = super::time)]
+    pub timeout: Duration,
+    /// Only show how far delivery has got
+    #[arg(long, conflicts_with_all = ["backfill", "retry_dead"])]
+    pub status: bool,
+    /// Print JSON, for scripts
+    #[arg(long, requires = "status")]
+    pub json: bool,
+    /// Send the whole history, imported sessions included
+    #[arg(long)]
+    pub backfill: bool,
+    /// With --backfill: also calls of conversations that never ran through codemie
+    #[arg(long, requires = "backfill")]
+    pub scan: bool,
+    /// Send refused events again
+    #[arg(long)]
+    pub retry_dead: bool,
+
+    /// Forget a receiver that is no longer set up, with all events that are pending for it
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["status", "backfill", "retry_dead", "scan"])]
+    pub forget: Option<String>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum SyncAction {
+    /// Show how far delivery has got; the same as --status
+    Status {
+        /// Print JSON, for scripts
+        #[arg(long)]
+        json: bool,
+    },
+    /// Print exactly what would be sent, or with --since what was, and send nothing
+    Preview {
+        /// Instead of what waits: what left already of events since then: 30m, 12h, 7d, today, yesterday, or a date like 2026-11-01
+        #[arg(long, value_name = "TIME")]
+        since: Option<Since>,
+        /// At most this many events per receiver
+        #[arg(long, value_name = "EVENTS", default_value_t = 1000)]
+        limit: usize,
+    },
+}
+
+// The options of `codemie proxy`.
+
+#[derive(Debug, Args)]
+pub struct Proxy {
+    #[command(subcommand)]
+    pub action: ProxyAction,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum ProxyAction {
+    /// Serve editors and desktop apps of this user; ends on TERM or ^C, once open answers have ended
+    Serve(ProxyServe),
+    /// List the listeners that live now
+    Status {
+        /// Print JSON, for scripts
+        #[arg(long)]
+        json: bool,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct ProxyServe {
+    /// Address to listen on, of this machine alone
+    #[arg(long, default_value = "127.0.0.1:8789", value_name = "ADDRESS:PORT", value_parser = loopback)]
+    pub listen: SocketAddr,
+    /// Where an API's calls go (anthropic=https://…); may be given several times
+    #[arg(long, value_name = "NAME=URL", value_parser = upstream)]
+    pub upstream: Vec<(String, String)>,
+}
+
+fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|_| "write it like 127.0.0.1:8789".to_owned())?;
+    let own = address.ip() == std::net::Ipv4Addr::LOCALHOST;
+    own.then_some(address).ok_or_else(|| "it serves this machine alone: 127.0.0.1".to_owned())
+}
+
+fn upstream(text: &str) -> Result<(String, String), String> {
+    let (name, url) = text.split_once('=').ok_or("write it like anthropic=https://gateway.example")?;
+    let url = url.trim().trim_end_matches('/');
+    let known = url.starts_with("https://") || url.starts_with("http://");
+    if known {
+        Ok((name.trim().to_owned(), url.to_owned()))
+    } else {
+        Err("the address begins with https://".to_owned())
     }
 }
