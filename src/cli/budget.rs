@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use config::budget::{Kind, Only, Per, Which, dollars};
+use config::budget::{BudgetKey, BudgetScope, Kind, Per, dollars};
 use types::PicoDollars;
 
 #[derive(Debug, Args)]
@@ -89,7 +89,7 @@ pub struct BudgetOnly {
 
 impl BudgetOnly {
     /// `project`: how a project's name is understood.
-    pub fn of(&self, per: BudgetPer, project: impl Fn(&str) -> String) -> Which {
+    pub fn of(&self, per: BudgetPer, project: impl Fn(&str) -> String) -> BudgetKey {
         let per = match per {
             BudgetPer::Session => Per::Session,
             BudgetPer::Day => Per::Day,
@@ -102,8 +102,8 @@ impl BudgetOnly {
             (Kind::Branch, self.branch.clone()),
             (Kind::Tag, self.tag.clone()),
         ];
-        let only = kinds.into_iter().find_map(|(kind, name)| Some(Only { kind, name: name? }));
-        Which { per, only }
+        let only = kinds.into_iter().find_map(|(kind, name)| Some(BudgetScope { kind, name: name? }));
+        BudgetKey { per, only }
     }
 }
 

@@ -20,7 +20,7 @@ use pty::process::{Processes, SystemProcesses};
 use report::budget::{self, BudgetRecord};
 use report::find;
 use report::open::{open, open_existing};
-use runtime::budget::{Budget, Per, Standing, Subject, Which, Window, raise_command, standing};
+use runtime::budget::{Budget, BudgetKey, BudgetStatus, Per, Subject, Window, raise_command, status};
 use runtime::launch::{Origin, lineage};
 use store::{Realm, RunRow, SessionRow, Store, View};
 use types::{PicoDollars, Pid, Timestamp};
@@ -74,7 +74,7 @@ pub fn run(args: &cli::Budget, home: &Home, out: &mut dyn Write) -> anyhow::Resu
 }
 
 /// A raise belongs to the budget it was made for, not to one of the same name that is set later.
-fn forget_raises(which: &Which, home: &Home) -> anyhow::Result<()> {
+fn forget_raises(which: &BudgetKey, home: &Home) -> anyhow::Result<()> {
     if home.may_have_database() {
         open(home)?.write(|tx| tx.forget_budget_raises(&which.to_string()))?;
     }
@@ -96,7 +96,7 @@ fn stated(budget: &Budget) -> String {
     format!("{}: {limit}{enforced}", budget.which)
 }
 
-fn no_such_budget(which: &Which, budgets: &[Budget]) -> anyhow::Error {
+fn no_such_budget(which: &BudgetKey, budgets: &[Budget]) -> anyhow::Error {
     let known: Vec<String> = budgets.iter().map(|budget| budget.which.to_string()).collect();
     let known = if known.is_empty() {
         "there is none".to_owned()
@@ -106,7 +106,7 @@ fn no_such_budget(which: &Which, budgets: &[Budget]) -> anyhow::Error {
     Failure { code: USAGE, message: format!("there is no budget {which}; {known}") }.into()
 }
 
-fn find_budget<'a>(budgets: &'a [Budget], which: &Which) -> anyhow::Result<&'a Budget> {
+fn find_budget<'a>(budgets: &'a [Budget], which: &BudgetKey) -> anyhow::Result<&'a Budget> {
     budgets.iter().find(|budget| budget.which == *which).ok_or_else(|| no_such_budget(which, budgets))
 }
 
@@ -168,14 +168,14 @@ impl Raise<'_> {
         let origin = Origin::of_this_process();
         let named =
             self.session.map(|wanted| store.read(|view| find::session(view, wanted, &origin))).transpose()?;
-        let standings = store.read(|view| self.standings(view, named.as_ref(), now, zone))?;
+        let statuses = store.read(|view| self.statuses(view, named.as_ref(), now, zone))?;
         let mut lines = Vec::new();
-        for standing in standings {
-            let which = standing.budget.which.to_string();
+        for status in statuses {
+            let which = status.budget.which.to_string();
             let alone =
-                named.as_ref().map(|row| row.id).or(standing.session.as_ref().map(|session| session.id));
-            store.write(|tx| tx.raise_budget(&which, &standing.span, alone, self.amount, now))?;
-            lines.push(self.said(&standing, named.as_ref(), now, zone));
+                named.as_ref().map(|row| row.id).or(status.session.as_ref().map(|session| session.id));
+            store.write(|tx| tx.raise_budget(&which, &status.span, alone, self.amount, now))?;
+            lines.push(self.said(&status, named.as_ref(), now, zone));
         }
         if lines.is_empty() {
             bail!("no enforced budget is used up; name the one to raise: codemie budget raise day 5");
@@ -183,23 +183,23 @@ impl Raise<'_> {
         Ok(lines)
     }
 
-    fn standings(
+    fn statuses(
         &self,
         view: &View<'_>,
         named: Option<&SessionRow>,
         now: Timestamp,
         zone: &TimeZone,
-    ) -> anyhow::Result<Vec<Standing>> {
+    ) -> anyhow::Result<Vec<BudgetStatus>> {
         let subject = named.map(|row| Subject::of(view, row)).transpose()?.flatten();
         let mut all = Vec::new();
         for budget in &self.wanted {
             let found = match (budget.which.per, &subject) {
                 (Per::Session, None) => budget::all(view, std::slice::from_ref(budget), now, zone)?,
-                (_, subject) => standing(view, budget, subject.as_ref(), now, zone)?.into_iter().collect(),
+                (_, subject) => status(view, budget, subject.as_ref(), now, zone)?.into_iter().collect(),
             };
-            all.extend(found.into_iter().filter(|standing| !self.any || standing.left().0 <= 0));
+            all.extend(found.into_iter().filter(|status| !self.any || status.left().0 <= 0));
             if !self.any && budget.which.per == Per::Session && subject.is_none() {
-                all.retain(|standing| standing.left().0 <= 0);
+                all.retain(|status| status.left().0 <= 0);
                 if all.is_empty() {
                     let command = raise_command(&budget.which, Some("SESSION"), &human_amount(self.amount));
                     bail!("no running session has used up its budget; name one: {command}");
@@ -215,19 +215,19 @@ impl Raise<'_> {
 
     fn said(
         &self,
-        standing: &Standing,
+        status: &BudgetStatus,
         named: Option<&SessionRow>,
         now: Timestamp,
         zone: &TimeZone,
     ) -> String {
-        let limit = format::dollars(standing.limit().0.saturating_add(self.amount.0));
-        let spent = format::dollars(standing.spent.cost.0);
+        let limit = format::dollars(status.limit().0.saturating_add(self.amount.0));
+        let spent = format::dollars(status.spent.cost.0);
         let session = named.map(|row| row.name.as_str());
-        let session = session.or(standing.session.as_ref().map(|session| session.name.as_str()));
+        let session = session.or(status.session.as_ref().map(|session| session.name.as_str()));
         let of = session.map_or(String::new(), |name| format!(", for {name} alone"));
-        let until = standing.window.as_ref().map(|Window { end, .. }| format::moment(*end, now, zone));
+        let until = status.window.as_ref().map(|Window { end, .. }| format::moment(*end, now, zone));
         let until = until.map_or(String::new(), |end| format!(", until {end}"));
-        format!("{}: {limit}{of}{until}; {spent} spent", standing.budget.which)
+        format!("{}: {limit}{of}{until}; {spent} spent", status.budget.which)
     }
 }
 
@@ -240,19 +240,19 @@ fn show(budgets: &[Budget], home: &Home, as_json: bool, out: &mut dyn Write) -> 
     let read = |view: &View<'_>| {
         Ok::<_, store::Error>((budget::all(view, budgets, now, &zone)?, budget::not_enforced(view, budgets)?))
     };
-    let standings = match open_existing(home)? {
+    let statuses = match open_existing(home)? {
         Some(mut store) => store.read(read),
         None if budgets.is_empty() => Ok(Default::default()),
         None => open(home)?.read(read),
     };
-    let (standings, not_enforced) = standings.context("the budgets cannot be counted")?;
+    let (statuses, not_enforced) = statuses.context("the budgets cannot be counted")?;
     if as_json {
-        let records: Vec<BudgetRecord> = standings.iter().map(BudgetRecord::from).collect();
+        let records: Vec<BudgetRecord> = statuses.iter().map(BudgetRecord::from).collect();
         out.write_all(json::pretty(&records)?.as_bytes())?;
         return Ok(());
     }
     let style = Style::of_stdout();
-    out.write_all(drawn(budgets, &standings, now, &zone, style).as_bytes())?;
+    out.write_all(drawn(budgets, &statuses, now, &zone, style).as_bytes())?;
     if !not_enforced.is_empty() {
         out.write_all(style.fold(&budget::not_enforced_words(&not_enforced)).as_bytes())?;
     }
@@ -261,7 +261,7 @@ fn show(budgets: &[Budget], home: &Home, as_json: bool, out: &mut dyn Write) -> 
 
 fn drawn(
     budgets: &[Budget],
-    standings: &[Standing],
+    statuses: &[BudgetStatus],
     now: Timestamp,
     zone: &TimeZone,
     style: Style,
@@ -269,7 +269,7 @@ fn drawn(
     if budgets.is_empty() {
         return style.fold("No budgets. `codemie budget set day 20` sets one.");
     }
-    let raised = standings.iter().any(|standing| standing.raised.0 > 0);
+    let raised = statuses.iter().any(|status| status.raised.0 > 0);
     let mut columns = vec![
         Column::text("BUDGET", 12),
         Column::number("LIMIT"),
@@ -283,18 +283,18 @@ fn drawn(
         Column::text("ENFORCED", usize::MAX).dispensable(1),
     ]);
     let mut table = Table::new(columns);
-    let amounts = |of: fn(&Standing) -> PicoDollars| {
-        format::column(&standings.iter().map(|standing| (of(standing).0, false)).collect::<Vec<_>>())
+    let amounts = |of: fn(&BudgetStatus) -> PicoDollars| {
+        format::column(&statuses.iter().map(|status| (of(status).0, false)).collect::<Vec<_>>())
     };
     let (limits, spent, left) =
-        (amounts(Standing::limit), amounts(|standing| standing.spent.cost), amounts(Standing::left));
+        (amounts(BudgetStatus::limit), amounts(|status| status.spent.cost), amounts(BudgetStatus::left));
     let amounts = limits.into_iter().zip(spent).zip(left);
-    for (standing, ((limit, spent), left)) in standings.iter().zip(amounts) {
-        let which = match &standing.session {
-            Some(session) => format!("{} {}", standing.budget.which, session.name),
-            None => standing.budget.which.to_string(),
+    for (status, ((limit, spent), left)) in statuses.iter().zip(amounts) {
+        let which = match &status.session {
+            Some(session) => format!("{} {}", status.budget.which, session.name),
+            None => status.budget.which.to_string(),
         };
-        let percent = standing.percent();
+        let percent = status.percent();
         let mut cells: Vec<Cell<'_>> = vec![
             which.into(),
             limit.into(),
@@ -303,19 +303,17 @@ fn drawn(
             left.into(),
         ];
         cells.extend(raised.then(|| {
-            if standing.raised.0 > 0 { format::dollars(standing.raised.0) } else { String::new() }.into()
+            if status.raised.0 > 0 { format::dollars(status.raised.0) } else { String::new() }.into()
         }));
-        let anew = standing.window.as_ref().map(|window| format::moment(window.end, now, zone));
-        cells.extend([
-            anew.unwrap_or_default().into(),
-            if standing.budget.enforce { "yes" } else { "" }.into(),
-        ]);
+        let anew = status.window.as_ref().map(|window| format::moment(window.end, now, zone));
+        cells
+            .extend([anew.unwrap_or_default().into(), if status.budget.enforce { "yes" } else { "" }.into()]);
         table.row(cells);
     }
-    let mut text = if standings.is_empty() { String::new() } else { table.render(style) };
+    let mut text = if statuses.is_empty() { String::new() } else { table.render(style) };
     let idle: Vec<&Budget> = budgets
         .iter()
-        .filter(|budget| standings.iter().all(|shown| shown.budget.which != budget.which))
+        .filter(|budget| statuses.iter().all(|shown| shown.budget.which != budget.which))
         .collect();
     for budget in idle {
         text += &style.fold(&format!(
@@ -324,8 +322,7 @@ fn drawn(
             format::dollars(budget.limit.0)
         ));
     }
-    if let Some(unpriced) =
-        standings.iter().map(|standing| standing.spent.unpriced).max().filter(|most| *most > 0)
+    if let Some(unpriced) = statuses.iter().map(|status| status.spent.unpriced).max().filter(|most| *most > 0)
     {
         let calls = counted(usize::try_from(unpriced).unwrap_or(usize::MAX), "call");
         let which = if unpriced == 1 { "has no price and is" } else { "have no price and are" };
@@ -346,7 +343,7 @@ pub(super) fn colour(percent: i64) -> Colour {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use runtime::budget::{Kind, Only};
+    use runtime::budget::{BudgetScope, Kind};
     use store::session::absorb::take_records;
     use store::session::lifecycle::{self, ConversationStart};
     use store::session::testing::{World, binding, usage};
@@ -354,8 +351,8 @@ mod tests {
     const DOLLAR: i64 = 1_000_000_000_000;
 
     fn budget(per: Per, project: Option<&str>, dollars: i64, enforce: bool) -> Budget {
-        let only = project.map(|name| Only { kind: Kind::Project, name: name.into() });
-        Budget { which: Which { per, only }, limit: PicoDollars(dollars * DOLLAR), enforce }
+        let only = project.map(|name| BudgetScope { kind: Kind::Project, name: name.into() });
+        Budget { which: BudgetKey { per, only }, limit: PicoDollars(dollars * DOLLAR), enforce }
     }
 
     /// A session that has spent 17 dollars.
@@ -389,10 +386,10 @@ mod tests {
         ];
         let raise = PicoDollars(5 * DOLLAR);
         world.store.write(|tx| tx.raise_budget("day", "2026-11-16", None, raise, now)).unwrap();
-        let standings = world.store.read(|view| budget::all(view, &budgets, now, &TimeZone::UTC)).unwrap();
+        let statuses = world.store.read(|view| budget::all(view, &budgets, now, &TimeZone::UTC)).unwrap();
         let style = Style { colour: false, columns: 120 };
         assert_eq!(
-            drawn(&budgets, &standings, now, &TimeZone::UTC, style),
+            drawn(&budgets, &statuses, now, &TimeZone::UTC, style),
             "\
 BUDGET                    LIMIT   SPENT    %     LEFT  RAISED BY  BEGINS ANEW   ENFORCED
 day                      $25.00  $17.00   68    $8.00      $5.00  Nov 17 00:00  yes
@@ -403,7 +400,7 @@ session of project other: $1.00; no session runs that it is for.
   one.
 "
         );
-        let records = serde_json::to_value(BudgetRecord::from(&standings[1])).unwrap();
+        let records = serde_json::to_value(BudgetRecord::from(&statuses[1])).unwrap();
         assert_eq!(
             (&records["project"], &records["percent"], &records["level"]),
             (&"other".into(), &0.into(), &"within".into())

@@ -120,8 +120,8 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     for line in signs(&lines) {
         write!(out, "{}", style.fold(&line))?;
     }
-    for standing in used {
-        write!(out, "{}", style.fold(&format!("Budget {}.", standing.in_words(now, &zone))))?;
+    for status in used {
+        write!(out, "{}", style.fold(&format!("Budget {}.", status.in_words(now, &zone))))?;
     }
     if let Some(store) = &mut store {
         for row in store.read(|view| view.sinks())? {

@@ -77,8 +77,8 @@ pub fn run(options: &RunOptions, target: LaunchTarget, args: Vec<OsString>) -> R
             result.add_line(line);
         }
     }
-    for standing in &summary.budgets {
-        result.add_line(closing::budget(standing, SystemClock.now(), &os::zone::local()));
+    for status in &summary.budgets {
+        result.add_line(closing::budget(status, SystemClock.now(), &os::zone::local()));
     }
     let sinks = home.as_ref().filter(|_| speaks).and_then(|home| Sinks::of(home, &config.delivery));
     if let Some(line) = sinks.and_then(|sinks| closing::paused(&sinks, SystemClock.now())) {

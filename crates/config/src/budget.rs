@@ -28,7 +28,7 @@ spelled!(
 /// An amount of dollars per session or per day, week or month of the calendar.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Budget {
-    pub which: Which,
+    pub which: BudgetKey,
     pub limit: PicoDollars,
     /// Whether the proxy refuses calls beyond it.
     pub enforce: bool,
@@ -37,32 +37,32 @@ pub struct Budget {
 impl Budget {
     /// Whether calls of an agent may be refused by it. What else they are (project, branch, tags) may change while it runs.
     pub fn may_refuse(&self, agent: &str) -> bool {
-        let of_another = |only: &Only| only.kind == Kind::Agent && only.name != agent;
+        let of_another = |only: &BudgetScope| only.kind == Kind::Agent && only.name != agent;
         self.enforce && !self.which.only.as_ref().is_some_and(of_another)
     }
 }
 
 /// By what a budget is told from others: there is one for each.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Which {
+pub struct BudgetKey {
     pub per: Per,
     /// `None`: everything counts.
-    pub only: Option<Only>,
+    pub only: Option<BudgetScope>,
 }
 
 /// The part of all calls that counts.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Only {
+pub struct BudgetScope {
     pub kind: Kind,
     pub name: String,
 }
 
 /// `day`, `month of project widgets`: as people read it, and as the store names it.
-impl fmt::Display for Which {
+impl fmt::Display for BudgetKey {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.only {
             None => self.per.fmt(f),
-            Some(Only { kind, name }) => write!(f, "{} of {kind} {name}", self.per),
+            Some(BudgetScope { kind, name }) => write!(f, "{} of {kind} {name}", self.per),
         }
     }
 }
@@ -123,7 +123,7 @@ where
 
 /// A budget of an agent whose name has a typing mistake. Any other name is a program's (`codemie run -- make` is one of `make`).
 fn no_such_agent(budget: &Budget, agents: &[&str]) -> Option<String> {
-    let Only { kind: Kind::Agent, name } = budget.which.only.as_ref()? else { return None };
+    let BudgetScope { kind: Kind::Agent, name } = budget.which.only.as_ref()? else { return None };
     let meant = nearest(name, agents.iter().copied()).filter(|_| !agents.contains(&name.as_str()))?;
     Some(format!("for the agent {name}, and there is none; did you mean {meant}?"))
 }
@@ -158,7 +158,7 @@ fn budget(table: &dyn TableLike) -> Result<Budget, String> {
     Ok(Budget { which: which(table)?, limit, enforce })
 }
 
-fn which(table: &dyn TableLike) -> Result<Which, String> {
+fn which(table: &dyn TableLike) -> Result<BudgetKey, String> {
     let per = table.get("per").and_then(Item::as_str).and_then(Per::parse);
     let per = per.ok_or("per must be session, day, week or month")?;
     let mut only = None;
@@ -166,11 +166,11 @@ fn which(table: &dyn TableLike) -> Result<Which, String> {
         let Some(item) = table.get(kind.as_str()) else { continue };
         let name = item.as_str().filter(|name| !name.is_empty());
         let name = name.ok_or_else(|| format!("{kind} must be a text in quotes"))?.to_owned();
-        if only.replace(Only { kind, name }).is_some() {
+        if only.replace(BudgetScope { kind, name }).is_some() {
             return Err("at most one of agent, project, branch and tag may be given".to_owned());
         }
     }
-    Ok(Which { per, only })
+    Ok(BudgetKey { per, only })
 }
 
 /// Puts a budget into the file's document: in its place if it is there, else at the end. `Err`: `budget` is something else.
@@ -203,7 +203,7 @@ pub(super) fn put(document: &mut DocumentMut, budget: &Budget) -> Result<(), ()>
 }
 
 fn write(table: &mut dyn TableLike, budget: &Budget) {
-    let Budget { which: Which { per, only }, limit, enforce } = budget;
+    let Budget { which: BudgetKey { per, only }, limit, enforce } = budget;
     let mut put = |key: &str, value: Value| match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {
             let decor = old.decor().clone();
@@ -214,7 +214,7 @@ fn write(table: &mut dyn TableLike, budget: &Budget) {
     };
     put("per", per.as_str().into());
     put("usd", limit.to_string().parse::<i64>().map_or_else(|_| limit.dollars().into(), Value::from));
-    if let Some(Only { kind, name }) = only {
+    if let Some(BudgetScope { kind, name }) = only {
         put(kind.as_str(), name.into());
     }
     if *enforce {
@@ -225,7 +225,7 @@ fn write(table: &mut dyn TableLike, budget: &Budget) {
 }
 
 /// Takes a budget out; whether it was there.
-pub(super) fn take_out(document: &mut DocumentMut, wanted: &Which) -> bool {
+pub(super) fn take_out(document: &mut DocumentMut, wanted: &BudgetKey) -> bool {
     let empty = match document.get_mut(TABLES) {
         Some(Item::ArrayOfTables(tables)) => {
             let Some(at) = tables.iter().position(|table| is(table, wanted)) else { return false };
@@ -245,11 +245,11 @@ pub(super) fn take_out(document: &mut DocumentMut, wanted: &Which) -> bool {
     true
 }
 
-fn is(table: &dyn TableLike, wanted: &Which) -> bool {
+fn is(table: &dyn TableLike, wanted: &BudgetKey) -> bool {
     which(table).as_ref() == Ok(wanted)
 }
 
-fn position(list: &Array, wanted: &Which) -> Option<usize> {
+fn position(list: &Array, wanted: &BudgetKey) -> Option<usize> {
     list.iter().position(|value| value.as_inline_table().is_some_and(|table| is(table, wanted)))
 }
 
@@ -268,8 +268,8 @@ mod tests {
         (config.budgets, config.problems)
     }
 
-    fn which(per: Per, only: Option<(Kind, &str)>) -> Which {
-        Which { per, only: only.map(|(kind, name)| Only { kind, name: name.into() }) }
+    fn which(per: Per, only: Option<(Kind, &str)>) -> BudgetKey {
+        BudgetKey { per, only: only.map(|(kind, name)| BudgetScope { kind, name: name.into() }) }
     }
 
     #[test]

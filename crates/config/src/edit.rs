@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml_edit::{DocumentMut, Item, Table, TableLike, Value};
 
-use super::budget::{self, Budget, Which};
+use super::budget::{self, Budget, BudgetKey};
 use super::{delivery, keys, proxy};
 use os::file::create_private;
 
@@ -73,7 +73,7 @@ pub fn set_budget(file: &Path, budget: &Budget) -> Result<(), Error> {
 }
 
 /// Removes one budget, with the comment above it; whether it was there.
-pub fn unset_budget(file: &Path, which: &Which) -> Result<bool, Error> {
+pub fn unset_budget(file: &Path, which: &BudgetKey) -> Result<bool, Error> {
     let mut document = super::parse(file).map_err(|problem| Error::Broken { problem })?;
     if !budget::take_out(&mut document, which) {
         return Ok(false);

@@ -6,7 +6,7 @@ use jiff::tz::TimeZone;
 use serde::Serialize;
 
 use agents::registry;
-use runtime::budget::{Budget, Kind, Level, Only, Per, Standing, Subject, standing, standings};
+use runtime::budget::{Budget, BudgetScope, BudgetStatus, Kind, Level, Per, Subject, status, statuses};
 use store::{self, Filter, SessionRow, Show, View};
 use types::Timestamp;
 
@@ -16,8 +16,8 @@ pub fn all(
     budgets: &[Budget],
     now: Timestamp,
     zone: &TimeZone,
-) -> Result<Vec<Standing>, store::Error> {
-    let mut all = standings(view, budgets, None, now, zone)?;
+) -> Result<Vec<BudgetStatus>, store::Error> {
+    let mut all = statuses(view, budgets, None, now, zone)?;
     let of_sessions: Vec<_> =
         budgets.iter().filter(|budget| budget.which.per == Per::Session).cloned().collect();
     if of_sessions.is_empty() {
@@ -25,7 +25,7 @@ pub fn all(
     }
     for row in view.list(&Filter { show: Show::Active, ..Filter::default() })? {
         if let Some(subject) = Subject::of(view, &row)? {
-            all.extend(standings(view, &of_sessions, Some(&subject), now, zone)?);
+            all.extend(statuses(view, &of_sessions, Some(&subject), now, zone)?);
         }
     }
     Ok(all)
@@ -38,10 +38,10 @@ pub fn of_session(
     row: &SessionRow,
     now: Timestamp,
     zone: &TimeZone,
-) -> Result<Vec<Standing>, store::Error> {
+) -> Result<Vec<BudgetStatus>, store::Error> {
     let Some(subject) = Subject::of(view, row)? else { return Ok(Vec::new()) };
-    let mut all = standings(view, budgets, Some(&subject), now, zone)?;
-    all.sort_by_key(|standing| std::cmp::Reverse(standing.percent()));
+    let mut all = statuses(view, budgets, Some(&subject), now, zone)?;
+    all.sort_by_key(|status| std::cmp::Reverse(status.percent()));
     Ok(all)
 }
 
@@ -82,7 +82,7 @@ pub struct Marks {
     /// By a session's number, the percentage of the most used budget that it counts towards; from 80 % on.
     pub by_session: HashMap<i64, i64>,
     /// The budgets of the calendar that are used by 80 % or more.
-    pub used: Vec<Standing>,
+    pub used: Vec<BudgetStatus>,
 }
 
 impl Marks {
@@ -97,17 +97,17 @@ impl Marks {
         if budgets.is_empty() {
             return Ok(Self::default());
         }
-        let mut used = standings(view, budgets, None, now, zone)?;
-        used.retain(|standing| standing.level() != Level::Within);
+        let mut used = statuses(view, budgets, None, now, zone)?;
+        used.retain(|status| status.level() != Level::Within);
         let of_sessions = || budgets.iter().filter(|budget| budget.which.per == Per::Session);
         let mut by_session = HashMap::new();
         for n in running {
             let Some(row) = view.session_number(*n)? else { continue };
             let Some(subject) = Subject::of(view, &row)? else { continue };
             let shared = used.iter().filter(|used| subject.counts(used.budget.which.only.as_ref()));
-            let mut percent = shared.map(Standing::percent).max();
+            let mut percent = shared.map(BudgetStatus::percent).max();
             for budget in of_sessions() {
-                let own = standing(view, budget, Some(&subject), now, zone)?;
+                let own = status(view, budget, Some(&subject), now, zone)?;
                 percent =
                     percent.max(own.filter(|own| own.level() != Level::Within).map(|own| own.percent()));
             }
@@ -152,14 +152,14 @@ pub struct BudgetRecord {
     pub unpriced_calls: i64,
 }
 
-impl From<&Standing> for BudgetRecord {
-    fn from(standing: &Standing) -> Self {
-        let which = &standing.budget.which;
+impl From<&BudgetStatus> for BudgetRecord {
+    fn from(status: &BudgetStatus) -> Self {
+        let which = &status.budget.which;
         let only = |wanted: Kind| match &which.only {
-            Some(Only { kind, name }) if *kind == wanted => Some(name.clone()),
+            Some(BudgetScope { kind, name }) if *kind == wanted => Some(name.clone()),
             _ => None,
         };
-        let window = standing.window.as_ref();
+        let window = status.window.as_ref();
         Self {
             budget: which.to_string(),
             per: which.per,
@@ -167,19 +167,19 @@ impl From<&Standing> for BudgetRecord {
             project: only(Kind::Project),
             branch: only(Kind::Branch),
             tag: only(Kind::Tag),
-            enforce: standing.budget.enforce,
-            limit_usd: standing.limit().dollars(),
-            raised_usd: standing.raised.dollars(),
-            spent_usd: standing.spent.cost.dollars(),
-            left_usd: standing.left().dollars(),
-            percent: standing.percent(),
-            level: standing.level(),
+            enforce: status.budget.enforce,
+            limit_usd: status.limit().dollars(),
+            raised_usd: status.raised.dollars(),
+            spent_usd: status.spent.cost.dollars(),
+            left_usd: status.left().dollars(),
+            percent: status.percent(),
+            level: status.level(),
             begin: window.map(|window| window.begin),
             end: window.map(|window| window.end),
-            session_id: standing.session.as_ref().map(|session| session.id.to_string()),
-            session_name: standing.session.as_ref().map(|session| session.name.clone()),
-            api_calls: standing.spent.calls,
-            unpriced_calls: standing.spent.unpriced,
+            session_id: status.session.as_ref().map(|session| session.id.to_string()),
+            session_name: status.session.as_ref().map(|session| session.name.clone()),
+            api_calls: status.spent.calls,
+            unpriced_calls: status.spent.unpriced,
         }
     }
 }

@@ -11,7 +11,7 @@ use serde::Serialize;
 use super::budget::Marks;
 use super::state::{Asked, RunningSession};
 use config::RunawayLimits;
-use runtime::budget::{Budget, Standing};
+use runtime::budget::{Budget, BudgetStatus};
 use store::session::record::{open_time, records};
 use store::session::runaway::{Runaway, runaway_of};
 use store::{self, Filter, ListedSession, Sort, Store, View};
@@ -174,7 +174,7 @@ pub fn add_budgets(
     budgets: &[Budget],
     now: Timestamp,
     zone: &TimeZone,
-) -> Result<Vec<Standing>, store::Error> {
+) -> Result<Vec<BudgetStatus>, store::Error> {
     if budgets.is_empty() {
         return Ok(Vec::new());
     }

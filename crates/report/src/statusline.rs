@@ -11,7 +11,7 @@ use serde_json::Value;
 
 use super::context::ContextFill;
 use super::limits::windows;
-use runtime::budget::{Budget, Standing, Subject, standings};
+use runtime::budget::{Budget, BudgetStatus, Subject, statuses};
 use store::{self, SpentBy, View};
 use types::{AgentSessionId, PicoDollars, Timestamp};
 
@@ -164,7 +164,7 @@ impl StatusLine {
                 Some(row) => Subject::of(view, row)?,
                 None => Some(unknown(agent, status)),
             };
-            let applying = |subject: Subject| standings(view, budgets, Some(&subject), now, zone);
+            let applying = |subject: Subject| statuses(view, budgets, Some(&subject), now, zone);
             line.budget = tightest(&subject.map_or(Ok(Vec::new()), applying)?);
         }
         Ok(line)
@@ -288,8 +288,8 @@ fn unknown(agent: &str, status: &AgentStatus) -> Subject {
     }
 }
 
-fn tightest(standings: &[Standing]) -> Option<(String, i64)> {
-    let most = standings.iter().max_by_key(|standing| standing.percent())?;
+fn tightest(statuses: &[BudgetStatus]) -> Option<(String, i64)> {
+    let most = statuses.iter().max_by_key(|status| status.percent())?;
     Some((most.budget.which.to_string(), most.percent()))
 }
 
@@ -457,7 +457,7 @@ mod tests {
 
     #[test]
     fn an_unknown_session_shows_only_budgets_that_apply_to_it() {
-        use runtime::budget::{Kind, Only, Per, Which};
+        use runtime::budget::{BudgetKey, BudgetScope, Kind, Per};
         use store::session::lifecycle::ConversationStart;
         use store::session::testing::{World, agent_session, usage};
 
@@ -476,8 +476,8 @@ mod tests {
         let project = row.workspace.project.clone().unwrap();
         let branch = row.workspace.branch.clone().unwrap();
         let mut shown = |only: Option<(Kind, &str)>, session: &str, folder: Option<PathBuf>| {
-            let only = only.map(|(kind, name)| Only { kind, name: name.into() });
-            let which = Which { per: Per::Day, only };
+            let only = only.map(|(kind, name)| BudgetScope { kind, name: name.into() });
+            let which = BudgetKey { per: Per::Day, only };
             let limit = PicoDollars(2_000_000_000_000);
             let budgets = [Budget { which, limit, enforce: false }];
             let status =

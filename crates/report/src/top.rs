@@ -15,7 +15,7 @@ use super::find::where_it_runs;
 use super::list::{self, SessionLine};
 use super::state::{Asked, RunningSession};
 use super::{budget, statusline::Amount};
-use runtime::budget::{CurrentBudgets, Standing};
+use runtime::budget::{BudgetStatus, CurrentBudgets};
 use runtime::remote::address;
 use store::session::runaway::runaway_of;
 use store::{self, ChainSpent, Filter, Show, Store, ToolRow, View};
@@ -36,7 +36,7 @@ pub struct TopSession {
     pub rate: u64,
     pub context: Option<ContextFill>,
     /// The budget that it counts towards and that is used most.
-    pub budget: Option<Standing>,
+    pub budget: Option<BudgetStatus>,
 }
 
 /// More of one session.
@@ -48,7 +48,7 @@ pub struct TopDetails {
     /// The latest first.
     pub tools: Vec<ToolRow>,
     /// Those that it counts towards, the most used first.
-    pub budgets: Vec<Standing>,
+    pub budgets: Vec<BudgetStatus>,
     /// Where it runs, unless it is in the background.
     pub place: Option<String>,
 }
@@ -110,7 +110,7 @@ impl Looked<'_> {
         view: &View<'_>,
         n: i64,
         settings: &CurrentBudgets,
-    ) -> Result<Vec<Standing>, store::Error> {
+    ) -> Result<Vec<BudgetStatus>, store::Error> {
         let budgets = settings.budgets();
         let row = if budgets.is_empty() { None } else { view.session_number(n)? };
         row.map_or(Ok(Vec::new()), |row| budget::of_session(view, budgets, &row, self.asked.now, self.zone))

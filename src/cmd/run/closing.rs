@@ -11,7 +11,7 @@ use format::shell;
 use format::text::shorten;
 use os::home::Home;
 use pricing::unpriced;
-use runtime::budget::Standing;
+use runtime::budget::BudgetStatus;
 use runtime::launch::{ProxySetup, Through};
 use runtime::proxy::Companion;
 use runtime::track::RunTotal;
@@ -148,8 +148,8 @@ pub(super) fn running(names: &[String]) -> Option<String> {
 }
 
 /// A budget that is nearly or wholly spent. Names come from config.toml and from sessions.
-pub(super) fn budget(standing: &Standing, now: Timestamp, zone: &TimeZone) -> String {
-    shorten(&format!("codemie: budget {}", standing.in_words(now, zone)), usize::MAX)
+pub(super) fn budget(status: &BudgetStatus, now: Timestamp, zone: &TimeZone) -> String {
+    shorten(&format!("codemie: budget {}", status.in_words(now, zone)), usize::MAX)
 }
 
 /// That nothing named the session's conversation, which was to be expected for this reason.

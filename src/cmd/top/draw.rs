@@ -356,7 +356,7 @@ fn row(session: &TopSession, cost: &str, columns: &[(Column, usize)], shown: &Sh
                 (session.context.map(ContextFill::in_short).unwrap_or_default(), Colour::Plain)
             }
             Column::Budget => match &session.budget {
-                Some(standing) => (format!("{} %", standing.percent()), budget::colour(standing.percent())),
+                Some(status) => (format!("{} %", status.percent()), budget::colour(status.percent())),
                 None => (String::new(), Colour::Plain),
             },
         };
@@ -449,9 +449,9 @@ fn detail_lines(
     let about: Vec<String> = about.into_iter().flatten().filter(|part| !part.is_empty()).collect();
     line("agent", &about.join(" · "), Colour::Plain);
     line("tokens", &tokens(session), Colour::Plain);
-    for standing in details.budgets.iter().take(2) {
-        let words = standing.in_words(shown.now, shown.zone);
-        line("budget", &words, budget::colour(standing.percent()));
+    for status in details.budgets.iter().take(2) {
+        let words = status.in_words(shown.now, shown.zone);
+        line("budget", &words, budget::colour(status.percent()));
     }
     if let Some(links) = chain(&details.chain, &row.name) {
         let spent = &details.spent;

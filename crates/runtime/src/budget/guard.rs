@@ -14,7 +14,7 @@ use std::time::Duration;
 use jiff::tz::TimeZone;
 use serde::Deserialize;
 
-use super::status::{Standing, raise_command, standing};
+use super::status::{BudgetStatus, raise_command, status};
 use super::{Budget, Subject};
 use pricing::PriceList;
 use pricing::tier::Tier;
@@ -101,7 +101,7 @@ impl Claims {
 /// The budget that is in the way.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Refused {
-    pub standing: Standing,
+    pub status: BudgetStatus,
     /// Spent by calls that are over and not stored yet.
     pub ended: PicoDollars,
 }
@@ -109,21 +109,21 @@ pub struct Refused {
 impl Refused {
     /// For the agent's user: which budget, what was spent, when it begins anew, how to go on.
     pub fn message(&self, now: Timestamp, zone: &TimeZone) -> String {
-        let Self { standing, ended } = self;
-        let session = standing.session.as_ref();
+        let Self { status, ended } = self;
+        let session = status.session.as_ref();
         let which = match session {
-            Some(session) => format!("{} budget of {}", standing.budget.which, session.name),
-            None => format!("{} budget", standing.budget.which),
+            Some(session) => format!("{} budget of {}", status.budget.which, session.name),
+            None => format!("{} budget", status.budget.which),
         };
-        let spent = standing.spent.cost.0.saturating_add(ended.0);
-        let [limit, spent] = [standing.limit().0, spent].map(format::dollars);
+        let spent = status.spent.cost.0.saturating_add(ended.0);
+        let [limit, spent] = [status.limit().0, spent].map(format::dollars);
         let mut text = format!("codemie: the {which}, {limit}, is used up: {spent} spent");
-        if let Some(window) = &standing.window {
+        if let Some(window) = &status.window {
             text += "; it begins anew ";
             text += &format::moment(window.end, now, zone);
         }
         let raise = raise_command(
-            &standing.budget.which,
+            &status.budget.which,
             session.map(|session| session.name.as_str()),
             &self.proposal(),
         );
@@ -133,8 +133,8 @@ impl Refused {
     /// In cents: what is spent beyond the limit, and a quarter of the limit to go on with.
     fn proposal(&self) -> String {
         const CENT: i64 = 10_000_000_000;
-        let beyond = self.ended.0.saturating_sub(self.standing.left().0).max(0);
-        let quarter = (self.standing.budget.limit.0 / 4).max(CENT);
+        let beyond = self.ended.0.saturating_sub(self.status.left().0).max(0);
+        let quarter = (self.status.budget.limit.0 / 4).max(CENT);
         let cents = beyond.saturating_add(quarter).saturating_add(CENT - 1) / CENT;
         let (dollars, cents) = (cents / 100, cents % 100);
         if cents == 0 { dollars.to_string() } else { format!("{dollars}.{cents:02}") }
@@ -142,7 +142,7 @@ impl Refused {
 
     /// When it is worth asking again without a person's doing.
     pub fn retry_after(&self, now: Timestamp) -> Option<Duration> {
-        self.standing.window.as_ref().map(|window| window.end.since(now))
+        self.status.window.as_ref().map(|window| window.end.since(now))
     }
 }
 
@@ -175,9 +175,9 @@ impl Guard {
         let estimate = facts.estimate(prices, &latest);
         let (mut counting, mut waits) = (Vec::new(), false);
         for budget in budgets {
-            let Some(standing) = standing(tx, budget, Some(&subject), now, zone)? else { continue };
-            let claims = self.claims(tx, &standing, asked, processes, now)?;
-            let amount = match claims.answer(standing.left(), estimate) {
+            let Some(status) = status(tx, budget, Some(&subject), now, zone)? else { continue };
+            let claims = self.claims(tx, &status, asked, processes, now)?;
+            let amount = match claims.answer(status.left(), estimate) {
                 Answer::Start(amount) => amount,
                 Answer::Wait => {
                     waits = true;
@@ -185,17 +185,17 @@ impl Guard {
                 }
                 Answer::Refuse => {
                     tx.release_budget(asked.call)?;
-                    return Ok(Admission::Refused(Box::new(Refused { standing, ended: claims.ended })));
+                    return Ok(Admission::Refused(Box::new(Refused { status, ended: claims.ended })));
                 }
             };
-            counting.push((standing, amount));
+            counting.push((status, amount));
         }
         // It may have waited for a budget that is no longer there, or for a day that is over.
         tx.release_budget(asked.call)?;
         let Some(most) = counting.iter().map(|(_, amount)| *amount).max() else {
             return Ok(Admission::Free);
         };
-        for (Standing { budget, span, .. }, amount) in &counting {
+        for (BudgetStatus { budget, span, .. }, amount) in &counting {
             let hold = Hold {
                 call: asked.call.to_owned(),
                 amount: if waits { PicoDollars(0) } else { *amount },
@@ -215,14 +215,14 @@ impl Guard {
     fn claims(
         &self,
         tx: &Tx<'_>,
-        standing: &Standing,
+        status: &BudgetStatus,
         asked: &AskedCall<'_>,
         processes: &dyn Processes,
         now: Timestamp,
     ) -> Result<Claims, store::Error> {
         let mut claims = Claims::default();
         let mut alive: HashMap<ProcessId, bool> = HashMap::new();
-        for hold in tx.budget_holds(&standing.budget.which.to_string(), &standing.span)? {
+        for hold in tx.budget_holds(&status.budget.which.to_string(), &status.span)? {
             if hold.call == asked.call {
                 continue;
             }
@@ -357,34 +357,34 @@ impl RequestFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::budget::{Only, Per, Which, Window};
+    use crate::budget::{BudgetKey, BudgetScope, Per, Window};
     use config::budget::Kind;
     use store::Spent;
 
     const DOLLAR: i64 = 1_000_000_000_000;
 
-    fn refused(which: Which, spent: i64, ended: i64) -> Refused {
+    fn refused(which: BudgetKey, spent: i64, ended: i64) -> Refused {
         let now = Timestamp::parse("2026-11-17T12:00:00Z").unwrap();
         let window = Window::of(which.per, now, &TimeZone::UTC);
         let budget = Budget { which, limit: PicoDollars(20 * DOLLAR), enforce: true };
         let spent = Spent { cost: PicoDollars(spent), calls: 1, unpriced: 0 };
         let span = window.as_ref().map_or("id".to_owned(), |window| window.span.clone());
-        let standing = Standing { budget, span, window, session: None, spent, raised: PicoDollars(0) };
-        Refused { standing, ended: PicoDollars(ended) }
+        let status = BudgetStatus { budget, span, window, session: None, spent, raised: PicoDollars(0) };
+        Refused { status, ended: PicoDollars(ended) }
     }
 
     #[test]
     fn a_refusal_names_the_budget_the_amount_the_time_and_the_way_on() {
         let now = Timestamp::parse("2026-11-17T12:00:00Z").unwrap();
-        let day = refused(Which { per: Per::Day, only: None }, 20 * DOLLAR + DOLLAR / 8, 0);
+        let day = refused(BudgetKey { per: Per::Day, only: None }, 20 * DOLLAR + DOLLAR / 8, 0);
         assert_eq!(
             day.message(now, &TimeZone::UTC),
             "codemie: the day budget, $20.00, is used up: $20.13 spent; it begins anew Nov 18 00:00. Nothing was sent. \
              To go on, in another terminal: codemie budget raise day 5.13"
         );
         assert_eq!(day.retry_after(now), Some(Duration::from_hours(12)));
-        let only = Some(Only { kind: Kind::Project, name: "my widgets".into() });
-        let month = refused(Which { per: Per::Month, only }, 19 * DOLLAR, DOLLAR);
+        let only = Some(BudgetScope { kind: Kind::Project, name: "my widgets".into() });
+        let month = refused(BudgetKey { per: Per::Month, only }, 19 * DOLLAR, DOLLAR);
         assert_eq!(
             month.message(now, &TimeZone::UTC),
             "codemie: the month of project my widgets budget, $20.00, is used up: $20.00 spent; it begins anew Dec 01 00:00. \

@@ -7,7 +7,7 @@
 //!   asks ([`BudgetGate`]).
 //! - What cannot be asked stops nobody: a store that does not answer admits the call.
 //!
-//! Modules use only those before them: `window`, `subject`, `standing`, `notice`, `estimate`, `guard`, `current`, `gate`.
+//! Modules use only those before them: `status`, `guard`, `current`, `gate`.
 
 mod current;
 mod gate;
@@ -17,11 +17,11 @@ mod status;
 #[cfg(test)]
 mod tests;
 
-pub use config::budget::{Budget, Kind, Only, Per, Which};
+pub use config::budget::{Budget, BudgetKey, BudgetScope, Kind, Per};
 pub use current::CurrentBudgets;
 pub use gate::{BudgetGate, Caller, CallerOf};
 pub use guard::{Admission, AskedCall, Guard, Refused};
 pub use status::Subject;
 pub use status::Window;
-pub use status::{Level, Standing, by_scope, raise_command, standing, standings};
+pub use status::{BudgetStatus, Level, by_scope, raise_command, status, statuses};
 pub use status::{NEAR, REACHED, crossed};

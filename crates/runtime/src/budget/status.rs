@@ -7,7 +7,7 @@ use jiff::ToSpan;
 use jiff::civil::Date;
 use jiff::tz::TimeZone;
 
-use super::{Budget, Kind, Only, Per, Which};
+use super::{Budget, BudgetKey, BudgetScope, Kind, Per};
 use format::shell;
 use os::project::Project;
 use store::{SessionRow, Spent, SpentBy, Tx, View};
@@ -26,7 +26,7 @@ spelled!(
 
 /// A budget as it stands now.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct BudgetStatus {
     pub budget: Budget,
     /// The day, week or month it is for, or the session's id.
     pub span: String,
@@ -39,7 +39,7 @@ pub struct Standing {
     pub raised: PicoDollars,
 }
 
-impl Standing {
+impl BudgetStatus {
     /// With what was added to it.
     pub fn limit(&self) -> PicoDollars {
         PicoDollars(self.budget.limit.0.saturating_add(self.raised.0))
@@ -78,35 +78,35 @@ impl Standing {
 }
 
 /// The command that adds an amount to a budget, for people to type.
-pub fn raise_command(which: &Which, session: Option<&str>, amount: &str) -> String {
+pub fn raise_command(which: &BudgetKey, session: Option<&str>, amount: &str) -> String {
     let only = which
         .only
         .as_ref()
-        .map_or(String::new(), |Only { kind, name }| format!(" --{kind} {}", shell::word(name)));
+        .map_or(String::new(), |BudgetScope { kind, name }| format!(" --{kind} {}", shell::word(name)));
     let session = session.map_or(String::new(), |name| format!(" --session {}", shell::word(name)));
     format!("codemie budget raise {} {amount}{only}{session}", which.per)
 }
 
 /// In the store's words.
-pub fn by_scope(which: &Which) -> SpentBy<'_> {
+pub fn by_scope(which: &BudgetKey) -> SpentBy<'_> {
     match &which.only {
         None => SpentBy::All,
-        Some(Only { kind: Kind::Agent, name }) => SpentBy::Agent(name),
-        Some(Only { kind: Kind::Project, name }) => SpentBy::Project(name),
-        Some(Only { kind: Kind::Branch, name }) => SpentBy::Branch(name),
-        Some(Only { kind: Kind::Tag, name }) => SpentBy::Tag(name),
+        Some(BudgetScope { kind: Kind::Agent, name }) => SpentBy::Agent(name),
+        Some(BudgetScope { kind: Kind::Project, name }) => SpentBy::Project(name),
+        Some(BudgetScope { kind: Kind::Branch, name }) => SpentBy::Branch(name),
+        Some(BudgetScope { kind: Kind::Tag, name }) => SpentBy::Tag(name),
     }
 }
 
 /// One budget now. `subject`: as a session of these facts finds it, with what was added for this session alone; `None`: as
 /// everybody finds it. No answer: the subject's calls do not count, or the budget is for a session and none is given.
-pub fn standing(
+pub fn status(
     view: &View<'_>,
     budget: &Budget,
     subject: Option<&Subject>,
     now: Timestamp,
     zone: &TimeZone,
-) -> Result<Option<Standing>, store::Error> {
+) -> Result<Option<BudgetStatus>, store::Error> {
     if subject.is_some_and(|subject| !subject.counts(budget.which.only.as_ref())) {
         return Ok(None);
     }
@@ -118,7 +118,7 @@ pub fn standing(
         let Some(session) = known else { return Ok(None) };
         let (span, spent) = (session.id.to_string(), view.spent_in_session(session.n)?);
         let raised = raised(&span, id)?;
-        return Ok(Some(Standing {
+        return Ok(Some(BudgetStatus {
             budget: budget.clone(),
             span,
             window: None,
@@ -128,7 +128,7 @@ pub fn standing(
         }));
     }
     let Some(window) = Window::of(budget.which.per, now, zone) else { return Ok(None) };
-    Ok(Some(Standing {
+    Ok(Some(BudgetStatus {
         budget: budget.clone(),
         span: window.span.clone(),
         spent: view.spent(by_scope(&budget.which), window.begin, window.end)?,
@@ -139,16 +139,16 @@ pub fn standing(
 }
 
 /// All budgets that the subject's calls count towards; without one, all that are for no session.
-pub fn standings(
+pub fn statuses(
     view: &View<'_>,
     budgets: &[Budget],
     subject: Option<&Subject>,
     now: Timestamp,
     zone: &TimeZone,
-) -> Result<Vec<Standing>, store::Error> {
+) -> Result<Vec<BudgetStatus>, store::Error> {
     let mut all = Vec::new();
     for budget in budgets {
-        all.extend(standing(view, budget, subject, now, zone)?);
+        all.extend(status(view, budget, subject, now, zone)?);
     }
     Ok(all)
 }
@@ -204,8 +204,8 @@ impl Subject {
     }
 
     /// Whether its calls count: by the same comparisons as the store's sums (`store::SpentBy`).
-    pub fn counts(&self, only: Option<&Only>) -> bool {
-        let Some(Only { kind, name }) = only else { return true };
+    pub fn counts(&self, only: Option<&BudgetScope>) -> bool {
+        let Some(BudgetScope { kind, name }) = only else { return true };
         let is = |value: &Option<String>| value.as_ref() == Some(name);
         match kind {
             Kind::Agent => self.agent == *name,
@@ -275,19 +275,23 @@ const REMEMBERED: Duration = Duration::from_hours(24 * 62);
 
 /// The budgets that have come to one of the two marks and were not reported there. They count as reported from now on. Where both
 /// marks were passed at once, it is one report.
-pub fn crossed(tx: &Tx<'_>, standings: Vec<Standing>, now: Timestamp) -> Result<Vec<Standing>, store::Error> {
+pub fn crossed(
+    tx: &Tx<'_>,
+    statuses: Vec<BudgetStatus>,
+    now: Timestamp,
+) -> Result<Vec<BudgetStatus>, store::Error> {
     let oldest = Timestamp(now.0.saturating_sub(i64::try_from(REMEMBERED.as_millis()).unwrap_or(i64::MAX)));
     let mut news = Vec::new();
-    for standing in standings {
-        let (percent, budget) = (standing.percent(), standing.budget.which.to_string());
+    for status in statuses {
+        let (percent, budget) = (status.percent(), status.budget.which.to_string());
         let mut first = false;
         for mark in [NEAR, REACHED] {
             if percent >= mark {
-                first |= tx.note_budget_notice(&budget, &standing.span, mark, now, oldest)?;
+                first |= tx.note_budget_notice(&budget, &status.span, mark, now, oldest)?;
             }
         }
         if first {
-            news.push(standing);
+            news.push(status);
         }
     }
     Ok(news)
@@ -322,10 +326,14 @@ mod tests {
             (Kind::Tag, "x", true),
             (Kind::Tag, "y", false),
         ] {
-            assert_eq!(subject.counts(Some(&Only { kind, name: name.into() })), counts, "{kind} {name}");
+            assert_eq!(
+                subject.counts(Some(&BudgetScope { kind, name: name.into() })),
+                counts,
+                "{kind} {name}"
+            );
         }
         let unknown = Subject::of_agent("claude");
-        assert!(!unknown.counts(Some(&Only { kind: Kind::Project, name: "widgets".into() })));
+        assert!(!unknown.counts(Some(&BudgetScope { kind: Kind::Project, name: "widgets".into() })));
     }
 }
 

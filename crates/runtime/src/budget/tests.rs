@@ -24,8 +24,8 @@ use store::{Priced, Realm, Spent, Store};
 const TOKEN: i64 = 1_000_000;
 
 fn budget(per: Per, only: Option<(Kind, &str)>, tokens: i64) -> Budget {
-    let only = only.map(|(kind, name)| Only { kind, name: name.into() });
-    Budget { which: Which { per, only }, limit: PicoDollars(tokens * TOKEN), enforce: true }
+    let only = only.map(|(kind, name)| BudgetScope { kind, name: name.into() });
+    Budget { which: BudgetKey { per, only }, limit: PicoDollars(tokens * TOKEN), enforce: true }
 }
 
 /// A run in a bound session of its own.
@@ -51,14 +51,14 @@ fn spend(store: &mut Store, session: SessionId, at: Timestamp, call: Priced) {
         .unwrap();
 }
 
-fn standing_now(world: &mut World, budget: &Budget, session: Option<SessionId>) -> Option<Standing> {
+fn status_now(world: &mut World, budget: &Budget, session: Option<SessionId>) -> Option<BudgetStatus> {
     let now = world.now;
     world
         .store
         .read(|view| {
             let row = session.map(|id| view.session(id)).transpose()?.flatten();
             let subject = row.map(|row| Subject::of(view, &row)).transpose()?.flatten();
-            standing(view, budget, subject.as_ref(), now, &TimeZone::UTC)
+            status(view, budget, subject.as_ref(), now, &TimeZone::UTC)
         })
         .unwrap()
 }
@@ -126,16 +126,13 @@ fn budgets_count_what_usage_counts() {
         (budget(Per::Day, Some((Kind::Branch, "main")), 100), spent(15, 3, 1)),
         (budget(Per::Day, Some((Kind::Agent, "codex")), 100), spent(0, 0, 0)),
     ] {
-        assert_eq!(standing_now(&mut world, &which, None).unwrap().spent, expected, "{}", which.which);
+        assert_eq!(status_now(&mut world, &which, None).unwrap().spent, expected, "{}", which.which);
     }
     let session = budget(Per::Session, None, 20);
-    assert_eq!(standing_now(&mut world, &session, None), None, "whose?");
-    let standing = standing_now(&mut world, &session, Some(one)).unwrap();
-    assert_eq!((standing.spent, standing.percent()), (spent(10, 2, 1), 50));
-    assert_eq!(
-        standing_now(&mut world, &day, Some(demo)).map(|standing| standing.spent),
-        Some(spent(15, 3, 1))
-    );
+    assert_eq!(status_now(&mut world, &session, None), None, "whose?");
+    let status = status_now(&mut world, &session, Some(one)).unwrap();
+    assert_eq!((status.spent, status.percent()), (spent(10, 2, 1), 50));
+    assert_eq!(status_now(&mut world, &day, Some(demo)).map(|status| status.spent), Some(spent(15, 3, 1)));
 
     // The same as `usage` says, before and after a session was pruned.
     let by_usage = |world: &mut World| {
@@ -149,14 +146,14 @@ fn budgets_count_what_usage_counts() {
     let pruned = prune(&mut world.store, &world.home, later, None, false).unwrap();
     assert_eq!(pruned.iter().map(|row| row.id).collect::<Vec<_>>(), [one]);
     assert_eq!(by_usage(&mut world), 15 * TOKEN);
-    assert_eq!(standing_now(&mut world, &day, None).unwrap().spent, spent(15, 3, 1));
+    assert_eq!(status_now(&mut world, &day, None).unwrap().spent, spent(15, 3, 1));
     let tagged = budget(Per::Day, Some((Kind::Tag, "urgent")), 100);
-    assert_eq!(standing_now(&mut world, &tagged, None).unwrap().spent, spent(10, 2, 1));
+    assert_eq!(status_now(&mut world, &tagged, None).unwrap().spent, spent(10, 2, 1));
 
     // Tomorrow begins anew, the week does not.
     world.wait(24 * 3_600_000);
-    assert_eq!(standing_now(&mut world, &day, None).unwrap().spent, Spent::default());
-    assert_eq!(standing_now(&mut world, &budget(Per::Week, None, 100), None).unwrap().spent, spent(15, 3, 1));
+    assert_eq!(status_now(&mut world, &day, None).unwrap().spent, Spent::default());
+    assert_eq!(status_now(&mut world, &budget(Per::Week, None, 100), None).unwrap().spent, spent(15, 3, 1));
 }
 
 #[test]
@@ -234,7 +231,7 @@ fn many_guards_at_once_exceed_a_budget_by_one_call_at_most_and_refuse_nothing_be
                                     std::thread::yield_now();
                                 }
                                 Admission::Refused(refused) => {
-                                    assert!(refused.standing.left().0 <= 0, "{refused:?}");
+                                    assert!(refused.status.left().0 <= 0, "{refused:?}");
                                     return;
                                 }
                             }
@@ -252,7 +249,7 @@ fn many_guards_at_once_exceed_a_budget_by_one_call_at_most_and_refuse_nothing_be
                 });
             }
         });
-        let spent = standing_now(&mut world, &budgets[0], None).unwrap().spent.cost.0;
+        let spent = status_now(&mut world, &budgets[0], None).unwrap().spent.cost.0;
         let over = spent - limit * TOKEN;
         assert!(over >= 0, "seed {seed}: refused too early, {over}");
         assert!(over < 50 * TOKEN, "seed {seed}: {over} over, more than one call");
@@ -370,11 +367,11 @@ fn each_mark_is_reported_once_for_each_budget_and_day() {
             .write(|tx| {
                 let row = tx.session(session)?.unwrap();
                 let subject = Subject::of(tx, &row)?;
-                crossed(tx, standings(tx, &budgets, subject.as_ref(), now, &TimeZone::UTC)?, now)
+                crossed(tx, statuses(tx, &budgets, subject.as_ref(), now, &TimeZone::UTC)?, now)
             })
             .unwrap();
         news.iter()
-            .map(|standing: &Standing| (standing.budget.which.to_string(), standing.percent()))
+            .map(|status: &BudgetStatus| (status.budget.which.to_string(), status.percent()))
             .collect::<Vec<_>>()
     };
     let day = |percent| ("day".to_owned(), percent);

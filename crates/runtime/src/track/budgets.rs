@@ -7,7 +7,7 @@ use jiff::tz::TimeZone;
 
 use super::notify::{Alarm, Notifier};
 use super::timers::Moment;
-use crate::budget::{CurrentBudgets, Level, Standing, Subject, crossed, standings};
+use crate::budget::{BudgetStatus, CurrentBudgets, Level, Subject, crossed, statuses};
 use os::home::Home;
 use store::Store;
 use store::session;
@@ -67,8 +67,8 @@ impl BudgetWatch {
             return Ok(());
         };
         self.follow_settings();
-        for standing in &news {
-            let why = standing.in_words(now.wall, self.zone.get_or_insert_with(os::zone::local));
+        for status in &news {
+            let why = status.in_words(now.wall, self.zone.get_or_insert_with(os::zone::local));
             tracing::info!(%session, "budget {why}");
             self.notifier.run_for(Alarm::Budget, session, &row.name, &row.agent, &why);
         }
@@ -119,7 +119,7 @@ impl BudgetWatch {
         store: &mut Store,
         session: SessionId,
         now: Moment,
-    ) -> Result<Vec<Standing>, session::Error> {
+    ) -> Result<Vec<BudgetStatus>, session::Error> {
         let budgets = self.current.look(now.wall);
         if budgets.is_empty() {
             return Ok(Vec::new());
@@ -128,8 +128,8 @@ impl BudgetWatch {
         store.read(|view| {
             let row = view.session(session)?.ok_or(session::Error::NoSession(session))?;
             let Some(subject) = Subject::of(view, &row)? else { return Ok(Vec::new()) };
-            let mut used = standings(view, budgets, Some(&subject), now.wall, zone)?;
-            used.retain(|standing| standing.level() != Level::Within);
+            let mut used = statuses(view, budgets, Some(&subject), now.wall, zone)?;
+            used.retain(|status| status.level() != Level::Within);
             Ok(used)
         })
     }

@@ -658,11 +658,11 @@ fn a_budget_that_is_nearly_spent_is_notified_of_once_and_is_in_the_summary() {
         let session = run.state.sessions.current();
         let now = run.state.now();
         let used = run.state.commit(|store| run.budgets.used(store, session, now)).unwrap();
-        assert_eq!(used.first().map(|standing| standing.percent()), (percent >= 80).then_some(percent));
+        assert_eq!(used.first().map(|used| used.percent()), (percent >= 80).then_some(percent));
     }
     scene.write("a.jsonl", "five");
     let summary = end(run);
-    assert_eq!(summary.budgets.iter().map(|standing| standing.percent()).collect::<Vec<_>>(), [125]);
+    assert_eq!(summary.budgets.iter().map(|used| used.percent()).collect::<Vec<_>>(), [125]);
     let deadline = std::time::Instant::now() + Duration::from_secs(30);
     while !file.exists() && std::time::Instant::now() < deadline {
         std::thread::sleep(Duration::from_millis(5));

@@ -1,6 +1,6 @@
 //! What the tracker reports to the wrapper at the end of a run.
 
-use crate::budget::Standing;
+use crate::budget::BudgetStatus;
 use crate::remote::address;
 use delivery::Sender;
 use os::home::Home;
@@ -16,7 +16,7 @@ pub struct Summary {
     /// `None`: the run had only that session.
     pub run_total: Option<RunTotal>,
     /// The budgets that the session counts towards and that are used by 80 % or more.
-    pub budgets: Vec<Standing>,
+    pub budgets: Vec<BudgetStatus>,
     /// The names of the background sessions that the run has started, at any depth, and that still run.
     pub running: Vec<String>,
     /// What broke in codemie itself, in one line.
