@@ -2,6 +2,27 @@
 //!
 //! Knows nothing of agents and sessions. It reports when the program has started and how it ended, and offers a tap on input
 //! and output. The other side of the program's terminal is a [`FrontEnd`]: the user's terminal, or any other.
+//!
+//! ```text
+//! sys                              system calls, and all of codemie's `unsafe`
+//! process, signals, wait, tty      processes by pid and start time; signals as bytes; poll or select; the terminal as a device
+//! inner, monitor                   the inner PTY, and the process that is its session leader
+//! front_end, user_terminal         where input comes from and output goes; raw mode, foreground, stops
+//! pump                             one loop over front end, PTY, signals and the monitor's reports
+//! interrupt, typed_ahead, modes    keys that become signals; input from before the start; what is undone at the end
+//! tap                              a copy for observers: they may lag, and then lose output and learn how much
+//! plain                            a program without an inner terminal
+//! screen, chord, viewer, handoff   a screen model and key frames; the terminal of whoever attaches, or that is handed to a host
+//! detached                         processes that nobody waits for
+//! ```
+//!
+//! Constraints:
+//! - Nothing between a key and its echo allocates, or waits for anything but the front end and the PTY. Output is read at most two
+//!   chunks of 4 KiB at a time: with 16 a key took three times as long to be shown.
+//! - Every byte, signal, stop, size and exit status is the bare program's; raw mode, modes and descriptors are given back.
+//! - No thread exists before the monitor is forked.
+//!
+//! Decisions and measurements: docs/design/01-monitor.md to 05-terminal-hand-off.md, 26-known-differences.md.
 #![cfg_attr(
     test,
     allow(

@@ -3,6 +3,10 @@
 //! It passes bytes on, both ways, unchanged and at once. On a copy of them it reads what each call used ([`meter`]). It knows no
 //! agent, no session and no store: whoever runs it hands in where requests go ([`Route`]), who may stop one before it is sent
 //! ([`Gate`]), and who is told of each call ([`Observer`]).
+//!
+//! Constraints: a request is sent once; no answer is made up but refusals before anything was sent; a gate that does not limit delays no
+//! byte; the meter works after the bytes were written and keeps nothing of an answer. docs/proxy.md lists what is not byte for byte,
+//! docs/design/20-relay.md has decisions and measurements.
 
 mod activity;
 mod body;

@@ -1,4 +1,4 @@
-//! One form for each fact that leaves a room: ids, moments, money, tokens, the words for states and reasons, the record of a
+//! One form for each fact that leaves a crate: ids, moments, money, tokens, the words for states and reasons, the record of a
 //! session, and an event with its attributes.
 //!
 //! Senders build these types, receivers parse them, and no other code spells the name of a field. No I/O, no policy.
