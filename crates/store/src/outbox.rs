@@ -12,19 +12,7 @@ use super::outgoing::began_before;
 use super::row::{insert, read_row, read_value};
 use super::{Error, Fate, SessionRow, Tx, View};
 use types::row::RowColumns;
-use types::{EventType, Sync, Timestamp, row};
-
-/// An event about to be written.
-#[derive(Clone, Debug)]
-pub struct Draft<'a> {
-    pub id: Uuid,
-    pub kind: EventType,
-    pub opening: u32,
-    pub time: Timestamp,
-    /// The record it describes; `None` for START, bound and END, which carry their attributes themselves.
-    pub record: Option<i64>,
-    pub attributes: Option<&'a str>,
-}
+use types::{EventKind, EventType, Sync, Timestamp, row};
 
 row! {
     /// An event as stored.
@@ -35,13 +23,32 @@ row! {
         pub session: i64,
         pub seq: i64,
         pub rev: i64,
-        pub kind: EventType = "e.type",
+        pub kind: EventKind = "e.type",
         pub opening: u32,
         pub time: Timestamp,
         pub record: Option<i64>,
         pub attributes: Option<String>,
         /// `None`: kept back until a backfill.
         pub change: Option<i64>,
+    }
+}
+
+impl EventRow {
+    /// One that is about to be written: its numbers are given then.
+    pub fn new(session: i64, id: Uuid, kind: EventType, opening: u32, time: Timestamp) -> Self {
+        Self {
+            n: 0,
+            id,
+            session,
+            seq: 0,
+            rev: 0,
+            kind: kind.into(),
+            opening,
+            time,
+            record: None,
+            attributes: None,
+            change: None,
+        }
     }
 }
 
@@ -113,37 +120,31 @@ impl Tx<'_> {
         self.one("SELECT last_seq + 1 FROM session WHERE n = ?1", [session], read_value)
     }
 
-    pub fn append_event(&self, session: i64, draft: &Draft<'_>) -> Result<i64, Error> {
-        let seq: i64 = self.one(
+    /// The session's next event. Returns its number in there.
+    pub fn append_event(&self, mut event: EventRow) -> Result<i64, Error> {
+        event.seq = self.one(
             "UPDATE session SET last_seq = last_seq + 1 WHERE n = ?1 RETURNING last_seq",
-            [session],
+            [event.session],
             read_value,
         )?;
-        let change = self.next_change()?;
-        self.insert_event(session, seq, 0, draft, Some(change))?;
-        Ok(seq)
+        event.change = Some(self.next_change()?);
+        self.insert_event(&event)?;
+        Ok(event.seq)
     }
 
-    /// An event with a number of its own choosing, for what was lived elsewhere.
-    pub fn insert_event(
-        &self,
-        session: i64,
-        seq: i64,
-        rev: i64,
-        draft: &Draft<'_>,
-        change: Option<i64>,
-    ) -> Result<(), Error> {
+    /// An event with numbers of its own choosing, for what was lived elsewhere.
+    pub fn insert_event(&self, event: &EventRow) -> Result<(), Error> {
         insert!(self, "event": {
-            id: draft.id.as_bytes(),
-            session,
-            seq,
-            rev,
-            type: draft.kind,
-            opening: draft.opening,
-            time: draft.time,
-            record: draft.record,
-            attributes: draft.attributes,
-            change,
+            id: event.id.as_bytes(),
+            session: event.session,
+            seq: event.seq,
+            rev: event.rev,
+            type: event.kind.as_str(),
+            opening: event.opening,
+            time: event.time,
+            record: event.record,
+            attributes: event.attributes,
+            change: event.change,
         })
         .map(drop)
     }

@@ -3,12 +3,11 @@
 use std::ops::Deref;
 
 use rusqlite::{Row, params};
-use uuid::Uuid;
 
 use super::proxied::ProxyColumns;
 use super::record::{ErrorColumns, ToolColumns, UsageColumns};
 use super::row::{read_row, read_value};
-use super::{Error, SinkRow, View, spelling};
+use super::{Error, EventRow, SinkRow, View, spelling};
 use types::event::{ApiError, Cost, Dimension, Key, Prompt, Source, Text, Timing, Tool, Usage};
 use types::row::{FromRow, RowColumns, RowReader};
 use types::{Attributes, Event, EventKind, EventType, Timestamp, plain, row};
@@ -31,18 +30,11 @@ impl Deref for Outgoing {
 }
 
 row! {
-    /// An event as it stands in the outbox.
-    struct OutgoingRow from "e" {
-        n: i64,
-        id: Uuid as [u8; 16] => Uuid::from_bytes,
-        rev: i64,
-        kind: EventKind = "e.type",
+    /// An event with its session and the record it is told from.
+    struct OutgoingRow from "s" {
+        event: EventRow [row],
         session: Text = "ifnull(s.former_id, s.id)" as String => Text::cut,
-        seq: i64,
-        time: Timestamp,
-        agent: Dimension = "s.agent" as String => Dimension::cut,
-        attributes: Option<String>,
-        change: Option<i64>,
+        agent: Dimension as String => Dimension::cut,
         record: RecordColumns [row],
     }
 }
@@ -93,23 +85,24 @@ impl OutgoingRow {
 
     /// As it is here.
     fn whole(self) -> Outgoing {
-        let attributes = match self.attributes {
+        let row = self.event;
+        let attributes = match row.attributes {
             // A newer codemie may write to the same store.
-            Some(json) => Attributes::written(self.kind, &json),
-            None => self.record.attributes(self.kind),
+            Some(json) => Attributes::written(row.kind, &json),
+            None => self.record.attributes(row.kind),
         };
         let event = Event {
-            id: self.id,
-            rev: self.rev,
+            id: row.id,
+            rev: row.rev,
             session: self.session,
-            seq: self.seq,
-            time: self.time,
+            seq: row.seq,
+            time: row.time,
             agent: self.agent,
             machine: None,
             user: None,
             attributes,
         };
-        Outgoing { n: self.n, change: self.change, event }
+        Outgoing { n: row.n, change: row.change, event }
     }
 }
 

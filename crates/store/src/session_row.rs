@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::params;
 
 use super::row::{insert, read_row, read_value};
+use super::session::names::Name;
 use super::{Error, Exit, Phase, Tx, View};
 use agents::meter::title::Title;
 use os::truncate::{NAME, short};
@@ -77,6 +78,55 @@ row! {
 }
 
 impl SessionRow {
+    /// One that begins now, with what every session has; the rest is not known or not so. It gets its number when it is inserted.
+    pub fn new(
+        id: SessionId,
+        agent: String,
+        name: Name,
+        workspace: Workspace,
+        started_at: Timestamp,
+    ) -> Self {
+        Self {
+            n: 0,
+            id,
+            former_id: None,
+            name: name.full,
+            name_base: name.base,
+            name_number: name.number,
+            named: false,
+            agent,
+            local_only: false,
+            agent_version: None,
+            wrapper_version: env!("CARGO_PKG_VERSION").to_owned(),
+            phase: Phase::Open,
+            link: Link::Pending,
+            opening: 1,
+            started_at,
+            ended_at: None,
+            status: None,
+            end_reason: None,
+            exit_code: None,
+            signal: None,
+            transitioned_to: None,
+            transitioned_from: None,
+            run: None,
+            parent: None,
+            workspace,
+            agent_session: None,
+            agent_session_file: None,
+            evidence: None,
+            bound_at: None,
+            owns_from: None,
+            last_seq: 0,
+            last_delivered_at: None,
+            group: None,
+            archived: false,
+            imported_from: None,
+            proxied: false,
+            title: None,
+        }
+    }
+
     pub fn is_active(&self) -> bool {
         self.phase != Phase::Closed
     }
@@ -85,29 +135,6 @@ impl SessionRow {
     pub fn shown_id(&self) -> String {
         self.former_id.clone().unwrap_or_else(|| self.id.to_string())
     }
-}
-
-/// What a new row needs. The first opening is written with it.
-#[derive(Clone, Debug)]
-pub struct NewSession<'a> {
-    pub id: SessionId,
-    pub name: &'a str,
-    pub name_base: &'a str,
-    pub name_number: u32,
-    pub named: bool,
-    pub agent: &'a str,
-    pub local_only: bool,
-    pub agent_version: Option<&'a str>,
-    pub phase: Phase,
-    pub started_at: Timestamp,
-    pub reason: StartReason,
-    pub run: Option<i64>,
-    pub parent: Option<i64>,
-    pub transitioned_from: Option<SessionId>,
-    pub workspace: &'a Workspace,
-    pub owns_from: Option<Timestamp>,
-    pub group: Option<&'a str>,
-    pub proxied: bool,
 }
 
 impl View<'_> {
@@ -188,29 +215,30 @@ impl View<'_> {
 }
 
 impl Tx<'_> {
-    pub fn insert_session(&self, new: &NewSession<'_>) -> Result<i64, Error> {
+    /// A session as [`SessionRow::new`] makes it, and its first opening. Returns its number.
+    pub fn insert_session(&self, new: &SessionRow, reason: StartReason) -> Result<i64, Error> {
         // Git's files, an agent's and an imported one may say anything.
-        let name = |text| short(text, NAME);
-        let workspace = new.workspace;
+        let name = |text: &Option<String>| text.as_deref().map(|text| short(text, NAME).into_owned());
+        let workspace = &new.workspace;
         insert!(self, "session": {
             id: new.id,
             name: new.name,
             name_base: new.name_base,
             name_number: new.name_number,
             agent: new.agent,
-            agent_version: new.agent_version.map(name),
-            wrapper_version: env!("CARGO_PKG_VERSION"),
+            agent_version: name(&new.agent_version),
+            wrapper_version: new.wrapper_version,
             phase: new.phase,
-            link: Link::Pending,
-            opening: 1,
+            link: new.link,
+            opening: new.opening,
             started_at: new.started_at,
             run: new.run,
             parent: new.parent,
             transitioned_from: new.transitioned_from,
             cwd: workspace.cwd.to_string_lossy(),
-            project: workspace.project.as_deref().map(name),
-            repository: workspace.repository.as_deref().map(name),
-            branch: workspace.branch.as_deref().map(name),
+            project: name(&workspace.project),
+            repository: name(&workspace.repository),
+            branch: name(&workspace.branch),
             owns_from: new.owns_from,
             grp: new.group,
             named: new.named,
@@ -219,7 +247,7 @@ impl Tx<'_> {
             unpublished: true,
         })?;
         let n = self.last_inserted();
-        self.insert_opening(n, 1, new.reason, new.started_at, new.transitioned_from)?;
+        self.insert_opening(n, new.opening, reason, new.started_at, new.transitioned_from)?;
         Ok(n)
     }
 

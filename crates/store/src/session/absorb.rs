@@ -20,7 +20,9 @@ use super::Error;
 use super::event::amend_end;
 use super::proxied::{self, Unnoticed};
 use super::state::{Move, Phase, State};
-use crate::{Draft, FileId, Position, Priced, ProxyColumns, RecordKind, Seen, SessionRow, StoredRecord, Tx};
+use crate::{
+    EventRow, FileId, Position, Priced, ProxyColumns, RecordKind, Seen, SessionRow, StoredRecord, Tx,
+};
 use agents::meter::record::Fact;
 use types::EventType;
 use types::SessionId;
@@ -191,15 +193,9 @@ impl<'a> Taking<'a> {
             RecordKind::Prompt => EventType::Prompt,
             RecordKind::Error => EventType::Error,
         };
-        let draft = Draft {
-            id: keyed_id(&self.row.agent, event, &record.key),
-            kind: event,
-            opening: self.row.opening,
-            time: record.at,
-            record: Some(n),
-            attributes: None,
-        };
-        self.tx.append_event(self.row.n, &draft)?;
+        let id = keyed_id(&self.row.agent, event, &record.key);
+        let event = EventRow::new(self.row.n, id, event, self.row.opening, record.at);
+        self.tx.append_event(EventRow { record: Some(n), ..event })?;
         let mut first_changes = 0;
         if let Fact::Tool(tool) = &record.fact
             && tool.ok

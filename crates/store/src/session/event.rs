@@ -3,7 +3,7 @@
 
 use super::record::{open_time, usage_of};
 use super::state::Phase;
-use crate::{Draft, SessionRow, Tx, View};
+use crate::{EventRow, SessionRow, Tx, View};
 use types::event::{Bound, Dimension, End, Seq, Start, Tags, Text, opening_id};
 use types::{AgentSessionId, Attributes, EventType, EvidenceKind, StartReason, Status, Timestamp};
 
@@ -70,22 +70,21 @@ fn queue(
     time: Timestamp,
     attributes: &Attributes,
 ) -> Result<(), crate::Error> {
-    let json = attributes.to_json();
-    let draft = draft(row, time, attributes, &json);
-    let kind = draft.kind;
-    let (seq, session) = (tx.append_event(row.n, &draft)?, row.id);
-    tx.log_after_commit(move || match kind {
-        EventType::Start => tracing::info!(%session, seq, "START queued"),
-        EventType::Bound => tracing::info!(%session, seq, "bound queued"),
+    let event = event(row, time, attributes);
+    let kind = event.kind.clone();
+    let (seq, session) = (tx.append_event(event)?, row.id);
+    tx.log_after_commit(move || match kind.known() {
+        Some(EventType::Start) => tracing::info!(%session, seq, "START queued"),
+        Some(EventType::Bound) => tracing::info!(%session, seq, "bound queued"),
         _ => tracing::info!(%session, seq, "END queued"),
     });
     Ok(())
 }
 
-fn draft<'a>(row: &SessionRow, time: Timestamp, attributes: &Attributes, json: &'a str) -> Draft<'a> {
+fn event(row: &SessionRow, time: Timestamp, attributes: &Attributes) -> EventRow {
     let kind = attributes.event_type().unwrap_or(EventType::Start);
     let id = opening_id(row.id, kind, row.opening);
-    Draft { id, kind, opening: row.opening, time, record: None, attributes: Some(json) }
+    EventRow { attributes: Some(attributes.to_json()), ..EventRow::new(row.n, id, kind, row.opening, time) }
 }
 
 /// START, bound and END of an imported session, kept back until a backfill or until it is opened again.
@@ -97,8 +96,7 @@ pub(super) fn keep_back_life(tx: &Tx<'_>, row: &SessionRow) -> Result<(), crate:
     let last_seq = i64::try_from(life.len() + 1).unwrap_or(i64::MAX);
     life.push((row.ended_at.unwrap_or(row.started_at), end(tx, row, last_seq)?));
     for (seq, (time, attributes)) in (1..).zip(&life) {
-        let json = attributes.to_json();
-        tx.insert_event(row.n, seq, 0, &draft(row, *time, attributes, &json), None)?;
+        tx.insert_event(&EventRow { seq, ..event(row, *time, attributes) })?;
     }
     tx.set_last_seq(row.n, last_seq)
 }

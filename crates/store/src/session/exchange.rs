@@ -16,18 +16,18 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use super::Error;
-use super::names;
+use super::names::{self, Name};
 use super::record::record;
-use super::state::{Exit, Phase, State};
+use super::state::{Exit, State};
 use crate::old::EXPORT;
-use crate::{Draft, NewSession, OpeningRow, RecordRow, SessionRow, Tx, View, Workspace};
+use crate::{EventRow, OpeningRow, RecordRow, SessionRow, Tx, View, Workspace};
 use agents::meter::title::{Title, TitleSource};
 use os::truncate::{self, shorten};
 use types::Evidence;
 use types::SessionId;
 use types::SessionRecord;
 use types::Timestamp;
-use types::{EndReason, EventType, Link, Status};
+use types::{EndReason, EventType, Link, StartReason, Status};
 
 const VERSION: u32 = 1;
 
@@ -280,31 +280,30 @@ fn insert(tx: &Tx<'_>, exported: &ExportedSession, source: &Path) -> Result<i64,
         None => None,
     };
     let first = exported.openings.first();
-    let n = tx.insert_session(&NewSession {
-        id: exported.id,
-        name: &name.full,
-        name_base: if same_name { &exported.name_base } else { &name.base },
-        name_number: if same_name { exported.name_number } else { name.number },
+    let name = if same_name {
+        Name { full: name.full, base: exported.name_base.clone(), number: exported.name_number }
+    } else {
+        name
+    };
+    let workspace = Workspace {
+        cwd: record.working_directory.clone().into(),
+        project: record.project.clone(),
+        repository: record.repository.clone(),
+        branch: record.branch.clone(),
+    };
+    let group = record.group.clone().filter(|group| names::check_group(group).is_ok());
+    let new = SessionRow {
         named: exported.named,
-        agent: &record.agent,
         local_only: record.agent == types::DEMO,
-        agent_version: record.agent_version.as_deref(),
-        phase: Phase::Open,
-        started_at: record.start_time,
-        reason: first.map_or(types::StartReason::Startup, |opening| opening.reason),
-        run: None,
+        agent_version: record.agent_version.clone(),
         parent,
         transitioned_from: first.and_then(|opening| opening.transitioned_from),
-        workspace: &Workspace {
-            cwd: record.working_directory.clone().into(),
-            project: record.project.clone(),
-            repository: record.repository.clone(),
-            branch: record.branch.clone(),
-        },
         owns_from: exported.owns_from,
+        group,
         proxied: exported.proxied,
-        group: record.group.as_deref().and_then(|group| names::check_group(group).ok()),
-    })?;
+        ..SessionRow::new(exported.id, record.agent.clone(), name, workspace, record.start_time)
+    };
+    let n = tx.insert_session(&new, first.map_or(StartReason::Startup, |opening| opening.reason))?;
     // An older store's id, which is an alias of it here as it was there. Anything else that is shown could not be asked for.
     let former = Some(&record.session_id)
         .filter(|id| {
@@ -358,14 +357,11 @@ fn insert_event(tx: &Tx<'_>, session: i64, agent: &str, event: &ExportedEvent) -
         }
         _ => None,
     };
-    let attributes = event.attributes.to_string();
-    let draft = Draft {
-        id: event.id,
-        kind: event.kind,
-        opening: event.opening,
-        time: event.time,
+    Ok(tx.insert_event(&EventRow {
+        seq: event.seq,
+        rev: event.rev,
         record: known.as_ref().map(|known| known.n),
-        attributes: known.is_none().then_some(attributes.as_str()),
-    };
-    Ok(tx.insert_event(session, event.seq, event.rev, &draft, None)?)
+        attributes: known.is_none().then(|| event.attributes.to_string()),
+        ..EventRow::new(session, event.id, event.kind, event.opening, event.time)
+    })?)
 }

@@ -24,7 +24,7 @@ use super::names;
 use super::state::{Exit, State};
 use crate::old::genie::Keys;
 use crate::old::{self, Broken, Contents, OldSession};
-use crate::{NewSession, Store, Tx};
+use crate::{SessionRow, Store, Tx};
 use source::Source;
 use types::SessionId;
 use types::StartReason;
@@ -260,27 +260,14 @@ fn take_in(
     let ended_at = old.ended_at.unwrap_or(started_at).max(started_at);
     let wanted = names::of_elsewhere(old.name.as_deref(), &old.agent, started_at);
     let name = names::first(tx, &wanted)?;
-    let n = tx.insert_session(&NewSession {
-        id,
-        name: &name.full,
-        name_base: &name.base,
-        name_number: name.number,
+    let new = SessionRow {
         named: old.name.is_some(),
-        agent: &old.agent,
         local_only: old.agent == types::DEMO,
-        agent_version: None,
-        phase: super::state::Phase::Open,
-        started_at,
-        reason: StartReason::Startup,
-        run: None,
-        parent: None,
-        transitioned_from: None,
-        workspace: &old.workspace,
         // Calls made under the earlier tool were its to count.
         owns_from: Some(at),
-        group: None,
-        proxied: false,
-    })?;
+        ..SessionRow::new(id, old.agent.clone(), name, old.workspace.clone(), started_at)
+    };
+    let n = tx.insert_session(&new, StartReason::Startup)?;
     let free = match &old.agent_session {
         Some(agent_session) => tx.session_by_agent_session(&old.agent, agent_session)?.is_none(),
         None => false,

@@ -8,10 +8,10 @@ use std::path::PathBuf;
 
 use super::Error;
 use super::event::{amend_end, queue_bound, queue_end, queue_start, revise_start};
-use super::names::{self, Name};
+use super::names;
 use super::proxied::{self, Unnoticed};
 use super::state::{Ending, Move, Next, Phase, State};
-use crate::{NewRun, NewSession, RunRow, SessionRow, Tx, Workspace};
+use crate::{NewRun, RunRow, SessionRow, Tx, Workspace};
 use types::Timestamp;
 use types::{AgentSessionId, Ids, RunId, SessionId};
 use types::{EndReason, EvidenceKind, StartReason, TransitionKind};
@@ -132,31 +132,26 @@ pub fn start(tx: &Tx<'_>, at: Timestamp, ids: &dyn Ids, begin: &RunStart) -> Res
     let default = || names::default_name(&begin.agent, at, &os::zone::local());
     let wanted = name.map_or_else(default, str::to_owned);
     let parent = begin.parent.map(|run| tx.current(run)).transpose()?.flatten();
-    let provisional = begin.conversation == ConversationStart::Unnamed;
-    let continues = matches!(begin.conversation, ConversationStart::Named(_) | ConversationStart::Unnamed);
+    let (phase, reason) = match begin.conversation {
+        ConversationStart::Unnamed => (Phase::Provisional, StartReason::Resume),
+        ConversationStart::Named(_) => (Phase::Open, StartReason::Resume),
+        ConversationStart::Fresh | ConversationStart::Unsure => (Phase::Open, StartReason::Startup),
+    };
     let fresh = begin.conversation == ConversationStart::Fresh;
-    create(
-        tx,
-        at,
-        &Creation {
-            id: ids.session(),
-            name: names::first(tx, &wanted)?,
-            named: name.is_some(),
-            agent: &begin.agent,
-            local_only: begin.local_only,
-            agent_version: begin.agent_version.as_deref(),
-            provisional,
-            reason: if continues { StartReason::Resume } else { StartReason::Startup },
-            run,
-            parent: parent.map(|parent| parent.n),
-            from: None,
-            workspace: &begin.workspace,
-            owns_from: (!fresh).then_some(at),
-            tags: &begin.tags,
-            group: begin.group.as_deref(),
-            proxied: begin.run.proxied,
-        },
-    )
+    let (id, workspace) = (ids.session(), begin.workspace.clone());
+    let new = SessionRow {
+        named: name.is_some(),
+        local_only: begin.local_only,
+        agent_version: begin.agent_version.clone(),
+        phase,
+        run: Some(run),
+        parent: parent.map(|parent| parent.n),
+        owns_from: (!fresh).then_some(at),
+        group: begin.group.clone(),
+        proxied: begin.run.proxied,
+        ..SessionRow::new(id, begin.agent.clone(), names::first(tx, &wanted)?, workspace, at)
+    };
+    create(tx, &new, run, reason, &begin.tags)
 }
 
 /// Ends a run. To call it twice, or from ten recoveries at once, ends the run once.
@@ -203,28 +198,19 @@ pub fn transition(
                 names::first(tx, &names::default_name(&old.agent, at, &os::zone::local()))?
             }
         };
-        let started = create(
-            tx,
-            at,
-            &Creation {
-                id: new_id,
-                name,
-                named: false,
-                agent: &old.agent,
-                local_only: old.local_only,
-                agent_version: old.agent_version.as_deref(),
-                provisional: false,
-                reason: start_reason,
-                run: run.n,
-                parent: old.parent,
-                from: Some(old.id),
-                workspace: transition.workspace.as_ref().unwrap_or(&old.workspace),
-                owns_from: (kind == TransitionKind::Switch).then_some(Timestamp(at.0 - NOTICED_WITHIN_MS)),
-                tags: &tx.tags(old.n)?,
-                group: old.group.as_deref(),
-                proxied: run.proxied,
-            },
-        )?;
+        let workspace = transition.workspace.as_ref().unwrap_or(&old.workspace).clone();
+        let new = SessionRow {
+            local_only: old.local_only,
+            agent_version: old.agent_version.clone(),
+            run: Some(run.n),
+            parent: old.parent,
+            transitioned_from: Some(old.id),
+            owns_from: (kind == TransitionKind::Switch).then_some(Timestamp(at.0 - NOTICED_WITHIN_MS)),
+            group: old.group.clone(),
+            proxied: run.proxied,
+            ..SessionRow::new(new_id, old.agent.clone(), name, workspace, at)
+        };
+        let started = create(tx, &new, run.n, start_reason, &tx.tags(old.n)?)?;
         if let Some(binding) = &transition.binding {
             bind(tx, at, ids, new_id, binding)?;
         }
@@ -320,59 +306,28 @@ pub fn learn_version(tx: &Tx<'_>, session: SessionId, version: &str) -> Result<(
     Ok(())
 }
 
-/// What is known of a session that is about to be created.
-struct Creation<'a> {
-    id: SessionId,
-    name: Name,
-    named: bool,
-    agent: &'a str,
-    local_only: bool,
-    agent_version: Option<&'a str>,
-    provisional: bool,
-    reason: StartReason,
+/// Writes a new session that a run is in, with its tags.
+fn create(
+    tx: &Tx<'_>,
+    new: &SessionRow,
     run: i64,
-    parent: Option<i64>,
-    from: Option<SessionId>,
-    workspace: &'a Workspace,
-    owns_from: Option<Timestamp>,
-    tags: &'a [String],
-    group: Option<&'a str>,
-    /// The run leads its agent through the proxy.
-    proxied: bool,
-}
-
-fn create(tx: &Tx<'_>, at: Timestamp, new: &Creation<'_>) -> Result<StartResult, Error> {
-    let n = tx.insert_session(&NewSession {
-        id: new.id,
-        name: &new.name.full,
-        name_base: &new.name.base,
-        name_number: new.name.number,
-        named: new.named,
-        agent: new.agent,
-        local_only: new.local_only,
-        agent_version: new.agent_version,
-        phase: if new.provisional { Phase::Provisional } else { Phase::Open },
-        started_at: at,
-        reason: new.reason,
-        run: Some(new.run),
-        parent: new.parent,
-        transitioned_from: new.from,
-        workspace: new.workspace,
-        owns_from: new.owns_from,
-        group: new.group,
-        proxied: new.proxied,
-    })?;
-    for tag in new.tags {
+    reason: StartReason,
+    tags: &[String],
+) -> Result<StartResult, Error> {
+    let n = tx.insert_session(new, reason)?;
+    for tag in tags {
         tx.add_tag(n, tag)?;
     }
-    tx.put_run_in(new.run, n, at)?;
-    let (session, name, reason) = (new.id, new.name.full.clone(), new.reason);
+    tx.put_run_in(run, n, new.started_at)?;
+    let (session, name) = (new.id, new.name.clone());
     tx.log_after_commit(move || tracing::info!(%session, name, %reason, "created"));
-    if !new.provisional {
-        queue_start(tx, &load(tx, n, new.id)?, at)?;
-    }
-    let kind = if new.provisional { StartKind::Provisional } else { StartKind::New };
-    Ok(StartResult { session: new.id, name: new.name.full.clone(), kind })
+    let kind = if new.phase == Phase::Provisional {
+        StartKind::Provisional
+    } else {
+        queue_start(tx, &load(tx, n, new.id)?, new.started_at)?;
+        StartKind::New
+    };
+    Ok(StartResult { session: new.id, name: new.name.clone(), kind })
 }
 
 /// Opens a known session once more, or joins it if a run is in it.

@@ -7,7 +7,7 @@
 use super::Error;
 use super::event::amend_end;
 use super::state::{Phase, State};
-use crate::{Draft, SessionRow, Tx};
+use crate::{EventRow, SessionRow, Tx};
 use agents::meter::quota::QuotaReport;
 use types::event::{Quota, Text, Time, keyed_id};
 use types::{Attributes, EventType, Link, SessionId, Timestamp};
@@ -89,15 +89,9 @@ fn queue(tx: &Tx<'_>, at: Timestamp, row: &SessionRow, report: &QuotaReport) -> 
     })
     .to_json();
     let key = format!("{} {} {} {}", row.id, report.provider, report.window, at.0);
-    let draft = Draft {
-        id: keyed_id(&row.agent, EventType::Quota, &key),
-        kind: EventType::Quota,
-        opening: row.opening,
-        time: at,
-        record: None,
-        attributes: Some(&json),
-    };
-    tx.append_event(row.n, &draft)?;
+    let id = keyed_id(&row.agent, EventType::Quota, &key);
+    let event = EventRow::new(row.n, id, EventType::Quota, row.opening, at);
+    tx.append_event(EventRow { attributes: Some(json), ..event })?;
     if row.phase == Phase::Closed
         && let Some(row) = tx.session_number(row.n)?
     {
