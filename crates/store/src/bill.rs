@@ -1,7 +1,7 @@
 //! The calls of a session by who saw them.
 
 use super::proxied::Seen;
-use super::spelling::uncount;
+use super::row::uncount;
 use super::total::usage_sums;
 use super::{Error, View};
 use types::{CallKind, PicoDollars, Sums, Timestamp};

@@ -7,7 +7,7 @@ use rusqlite::{Row, params};
 use super::proxied::ProxyColumns;
 use super::record::{ErrorColumns, ToolColumns, UsageColumns};
 use super::row::{read_row, read_value};
-use super::{Error, EventRow, SinkRow, View, spelling};
+use super::{Error, EventRow, SinkRow, View};
 use types::event::{ApiError, Cost, Dimension, Key, Prompt, Source, Text, Timing, Tool, Usage};
 use types::row::{FromRow, RowColumns, RowReader};
 use types::{Attributes, Event, EventKind, EventType, Timestamp, plain, row};
@@ -115,7 +115,7 @@ impl RecordColumns {
                 let (tokens, proxy) = (usage.tokens, self.proxy.as_ref());
                 let count = |count: u64| count.into();
                 let timing = |of: fn(&ProxyColumns) -> Option<u64>| {
-                    proxy.and_then(of).map_or(Timing::NONE, |ms| Timing::from(spelling::count(ms)))
+                    proxy.and_then(of).map_or(Timing::NONE, |ms| Timing::from(super::row::count(ms)))
                 };
                 Attributes::Usage(Usage {
                     aborted: proxy.is_some_and(|proxy| proxy.aborted).into(),

@@ -2,8 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use super::row::{count, uncount};
 use super::row::{insert, read_row, read_value};
-use super::spelling::{count, uncount};
 use super::{Error, FileId, Tx, View};
 use types::row;
 use types::row::RowColumns;

@@ -4,8 +4,8 @@ use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 use super::record::RecordKind;
+use super::row::{count, uncount};
 use super::row::{insert, read_row, read_value};
-use super::spelling::{count, uncount};
 use super::{Error, SessionRow, Tx, View};
 use agents::meter::proxied::ProxiedCall;
 use types::event::Source;

@@ -6,8 +6,8 @@ use rusqlite::params;
 use serde::{Deserialize, Serialize};
 
 use super::proxied::{ProxyColumns, Seen};
+use super::row::{count, uncount};
 use super::row::{insert, read_row, read_value};
-use super::spelling::{count, uncount};
 use super::{Error, Tx, View};
 use agents::meter::record::{ApiError, Fact, LONGEST_KEY, Record, Tool, Usage};
 use pricing::PriceList;

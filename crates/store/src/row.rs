@@ -1,8 +1,16 @@
-//! How rows are read and written here, by name: [`types::row!`] on SQLite.
+//! How rows are read and written here, by name: [`types::row!`] on SQLite. And how the types of this crate are spelled in columns;
+//! those of the wire spell themselves (`types::sqlite`).
 
 use rusqlite::Row;
 use rusqlite::types::FromSql;
+use types::as_word;
 use types::row::{Column, FromRow, RowReader};
+
+use super::proxied::Seen;
+use super::record::RecordKind;
+use super::session_row::Phase;
+
+as_word!(Phase, RecordKind, Seen);
 
 /// A row of one column.
 pub(super) fn read_value<T: FromSql>(row: &Row<'_>) -> rusqlite::Result<T> {
@@ -33,3 +41,12 @@ macro_rules! insert {
     (@ $column:ident $value:expr) => { $value };
 }
 pub(super) use insert;
+
+/// Token counts are unsigned; a count beyond 2^63 is held at the edge rather than made negative.
+pub(super) fn count(value: u64) -> i64 {
+    i64::try_from(value).unwrap_or(i64::MAX)
+}
+
+pub(super) fn uncount(value: i64) -> u64 {
+    u64::try_from(value).unwrap_or(0)
+}

@@ -7,14 +7,27 @@ use rusqlite::params;
 
 use super::row::{insert, read_row, read_value};
 use super::session::names::Name;
-use super::{Error, Exit, Phase, Tx, View};
+use super::{Error, Tx, View};
 use agents::meter::title::Title;
 use os::truncate::{NAME, short};
+use serde::{Deserialize, Serialize};
 use types::Timestamp;
-use types::row;
 use types::row::RowColumns;
 use types::{AgentSessionId, RunId, SessionId};
 use types::{EndReason, EvidenceKind, Link, StartReason, Status};
+use types::{row, spelled};
+
+spelled!(
+    /// Whether a session is going on. A provisional one is, but may yet turn out to be another.
+    Phase { Provisional = "provisional", Open = "open", Closed = "closed" }
+);
+
+/// How the agent's process ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Exit {
+    Code(i32),
+    Signal(i32),
+}
 
 row! {
     /// Where a session works: its folder, and the project that the folder belongs to.
