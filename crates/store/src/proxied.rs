@@ -101,6 +101,12 @@ impl View<'_> {
         )
     }
 
+    /// Whether calls of a run wait that name no conversation.
+    pub fn has_waiting_calls(&self, run: RunId) -> Result<bool, Error> {
+        let sql = "SELECT 1 FROM proxied_call WHERE run = ?1 AND conversation IS NULL LIMIT 1";
+        Ok(self.maybe(sql, [run], |_| Ok(()))?.is_some())
+    }
+
     pub fn waiting_call(&self, agent: &str, key: &str) -> Result<Option<WaitingCall>, Error> {
         let sql = WaitingCall::select("FROM proxied_call WHERE agent = ?1 AND key = ?2");
         self.maybe(&sql, [agent, key], read_row)

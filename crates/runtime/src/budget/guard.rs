@@ -19,15 +19,15 @@ use super::{Budget, Subject};
 use pricing::PriceList;
 use pricing::tier::Tier;
 use pty::process::Processes;
-use store::{Hold, Realm, RecordKind, Tx};
+use store::session::proxied::is_counted;
+use store::{Hold, Realm, Tx};
 use types::{AgentSessionId, PicoDollars, ProcessId, RunId, Timestamp, Tokens};
 
 /// A reservation that is older is one that was never given back, or belongs to a process that cannot be seen from here. No answer
 /// was measured to take longer.
 const LONGEST_CALL: Duration = Duration::from_hours(1);
 
-/// How long a call that is over may wait for its record. Its session is known within seconds; where the agent's file has the call
-/// under another key, it would be counted twice for longer.
+/// How long a call that is over may wait for its record. Its session is known within seconds.
 const LONGEST_WAIT: Duration = Duration::from_mins(2);
 
 /// A call that is about to be made.
@@ -230,7 +230,7 @@ impl Guard {
             let fresh = now.since(hold.at) < LONGEST_CALL;
             let counts = if let Some(key) = &hold.key {
                 // What is spent is spent, whatever became of the process.
-                now.since(hold.at) < LONGEST_WAIT && !is_stored(tx, &hold.agent, key)?
+                now.since(hold.at) < LONGEST_WAIT && !is_counted(tx, &hold.agent, key)?
             } else {
                 let here = hold.realm.boot == self.realm.boot;
                 fresh && here && (hold.realm.pids != self.realm.pids || lives())
@@ -248,10 +248,6 @@ impl Guard {
         }
         Ok(claims)
     }
-}
-
-fn is_stored(tx: &Tx<'_>, agent: &str, key: &str) -> Result<bool, store::Error> {
-    Ok(tx.stored_record(agent, RecordKind::Usage, key)?.is_some() || tx.is_pruned_call(agent, key)?)
 }
 
 /// By the conversation that the request names, else by the session that its run is in. `None`: it is never counted.

@@ -43,6 +43,11 @@ const BATCH: usize = 64;
 /// How often a store that refuses is tried again.
 const RETRY: Duration = Duration::from_secs(2);
 
+/// When calls are looked at again that name no conversation: shortly after it is certain which session their run was in (half a
+/// second, `NOTICED_WITHIN_MS` of the store); then seldom, for a run that is bound late or never.
+const FIRST_PAUSE: Duration = Duration::from_millis(550);
+const LONGEST_PAUSE: Duration = Duration::from_mins(1);
+
 /// How long the last calls of a worker have.
 const LAST: Duration = Duration::from_secs(10);
 
@@ -285,6 +290,8 @@ struct CallWriter {
     /// Something was stored that is not published.
     changed: bool,
     published_at: Option<Instant>,
+    /// Calls of the run wait that name no conversation: when they are looked at next, and after which pause.
+    unassigned: Option<(Instant, Duration)>,
 }
 
 impl CallWriter {
@@ -306,6 +313,7 @@ impl CallWriter {
             refused: false,
             changed: false,
             published_at: None,
+            unassigned: None,
         }
     }
 
@@ -329,6 +337,7 @@ impl CallWriter {
             if over {
                 return self.finish();
             }
+            self.assign_waiting();
             self.look_at_served();
         }
     }
@@ -337,8 +346,31 @@ impl CallWriter {
         if !self.pending.is_empty() {
             return Some(RETRY);
         }
+        if let Some((due, _)) = self.unassigned {
+            return Some(due.saturating_duration_since(Instant::now()));
+        }
         let served = self.served.as_ref()?;
         if self.changed { Some(SOON) } else { served.next_look(SystemClock.now()) }
+    }
+
+    /// Calls that name no conversation belong to the session that their run was in, which is certain a moment later, or once the
+    /// session is bound.
+    fn assign_waiting(&mut self) {
+        let Some((_, pause)) = self.unassigned.take_if(|(due, _)| *due <= Instant::now()) else { return };
+        let (Some(run), Some(store)) = (self.run, &mut self.store) else { return };
+        let now = SystemClock.now();
+        let left = match store.write(|tx| proxied::assign_waiting_of_run(tx, now, run)) {
+            Ok((assigned, left)) => {
+                self.changed |= assigned > 0;
+                left
+            }
+            Err(error) => {
+                tracing::warn!("calls that the proxy saw wait for their session: {error}");
+                true
+            }
+        };
+        let pause = (pause * 2).min(LONGEST_PAUSE);
+        self.unassigned = left.then(|| (Instant::now() + pause, pause));
     }
 
     /// Beside a run, its tracker looks after sessions, and publishes and sends what changed in them.
@@ -476,6 +508,10 @@ impl CallWriter {
             Ok(newly) => {
                 self.noted.extend(newly);
                 let stored: Vec<Entry> = self.pending.drain(..count).collect();
+                let unassigned = stored
+                    .iter()
+                    .zip(&fates)
+                    .any(|(entry, fate)| entry.call.conversation.is_none() && *fate == Fate::Waiting);
                 if let Some(served) = &mut self.served {
                     for (entry, fate) in stored.iter().zip(fates) {
                         served.taken(&entry.call, fate, now);
@@ -483,6 +519,9 @@ impl CallWriter {
                 }
                 self.leave_journal(stored.iter());
                 self.changed = true;
+                if unassigned && self.run.is_some() {
+                    self.unassigned = Some((Instant::now() + FIRST_PAUSE, FIRST_PAUSE));
+                }
                 self.note_callers(callers);
                 Ok(())
             }

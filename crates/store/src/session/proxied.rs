@@ -17,11 +17,12 @@
 use super::Error;
 use super::absorb::{REPORTED_WITHIN_MS, ROUNDING_MS, Taking};
 use super::lifecycle::NOTICED_WITHIN_MS;
+use crate::proxied::WaitingCall;
 use crate::{Priced, ProxyColumns, RecordKind, SessionRow, StoredRecord, Tx};
 use agents::meter::proxied::ProxiedCall;
 use agents::meter::record::{ApiError, Fact, Record, Usage};
 use pricing::tier::Tier;
-use types::{Link, PicoDollars, SessionId, Timestamp, Tokens};
+use types::{Link, PicoDollars, RunId, SessionId, Timestamp, Tokens};
 
 /// The model of a call that was broken off before the API named one.
 const UNKNOWN_MODEL: &str = "unknown";
@@ -72,6 +73,32 @@ pub fn take(tx: &Tx<'_>, at: Timestamp, call: &ProxiedCall) -> Result<Fate, Erro
 pub fn assign_waiting(tx: &Tx<'_>, at: Timestamp, session: SessionId) -> Result<usize, Error> {
     let row = tx.session(session)?.ok_or(Error::NoSession(session))?;
     assign(tx, at, row.n, Unnoticed::Wait)
+}
+
+/// The same for the session that a run is in. Returns how many, and whether calls of that run still wait that name no
+/// conversation.
+pub fn assign_waiting_of_run(tx: &Tx<'_>, at: Timestamp, run: RunId) -> Result<(usize, bool), Error> {
+    let assigned = match tx.current(run)? {
+        Some(session) => assign(tx, at, session.n, Unnoticed::Wait)?,
+        None => 0,
+    };
+    Ok((assigned, tx.has_waiting_calls(run)?))
+}
+
+/// Whether a record counts what this call of the proxy cost: its own, or the transcript's that it will be joined with as soon as
+/// it is certain which session it belongs to.
+pub fn is_counted(tx: &Tx<'_>, agent: &str, key: &str) -> Result<bool, crate::Error> {
+    if tx.stored_record(agent, RecordKind::Usage, key)?.is_some() || tx.is_pruned_call(agent, key)? {
+        return Ok(true);
+    }
+    let Some(WaitingCall { call, .. }) = tx.waiting_call(agent, key)? else { return Ok(false) };
+    let (Some(usage), Some(run), true) = (&call.usage, call.run, ProxyColumns::of(&call).loose) else {
+        return Ok(false);
+    };
+    let Some(run) = tx.run(run)? else { return Ok(false) };
+    let Some(session) = stayed_in(tx, run.n, &call)? else { return Ok(false) };
+    let from = Timestamp(call.at.0.saturating_sub(ROUNDING_MS));
+    tx.unseen_call(session.n, &usage.tokens, from).map(|found| found.is_some())
 }
 
 pub(super) fn assign(tx: &Tx<'_>, at: Timestamp, session: i64, unnoticed: Unnoticed) -> Result<usize, Error> {
@@ -144,7 +171,7 @@ fn session_of(
 
 /// The session that a run was in when a call began. One that began shortly before a transition was noticed is the new session's,
 /// unless the old one's transcript has it.
-fn stayed_in(tx: &Tx<'_>, run: i64, call: &ProxiedCall) -> Result<Option<SessionRow>, Error> {
+fn stayed_in(tx: &Tx<'_>, run: i64, call: &ProxiedCall) -> Result<Option<SessionRow>, crate::Error> {
     let noticed = tx.stayed_in(run, call.at, NOTICED_WITHIN_MS)?;
     let before =
         tx.stayed_in(run, call.at, 0)?.filter(|before| Some(before.n) != noticed.as_ref().map(|row| row.n));

@@ -2,7 +2,7 @@
 
 use super::super::absorb::{Batch, take_records};
 use super::super::lifecycle::{self, ConversationStart, Transition};
-use super::super::proxied::{Fate, assign_waiting, take};
+use super::super::proxied::{Fate, assign_waiting, assign_waiting_of_run, is_counted, take};
 use super::super::state::Exit;
 use super::super::{exchange, prune, record};
 use super::absorb::fact;
@@ -354,6 +354,30 @@ fn calls_without_shared_keys_are_matched_by_tokens_and_order() {
     world.store.read(|view| view.each_owned_call(|_, key| owned.push(key.to_owned()))).unwrap();
     owned.sort_unstable();
     assert_eq!(owned, ["r1", "r2", "r3", "r4", "t1", "t3", "t4"], "a scan counts none of them as foreign");
+}
+
+#[test]
+fn a_call_that_waits_is_counted_where_the_transcript_has_it_under_another_key() {
+    let mut world = World::new();
+    let (run, session) = world.proxied("gemini");
+    world.bind(session, "g").unwrap();
+    let at = world.now;
+    assert_eq!(world.take(&gemini("r1", run, at, 20)), Fate::Waiting);
+    assert_eq!(world.take(&ProxiedCall { kind: CallKind::Router, ..gemini("r2", run, at, 7) }), Fate::Waiting);
+    let counted = |world: &mut World, key| world.store.write(|tx| is_counted(tx, "gemini", key)).unwrap();
+    assert!(!counted(&mut world, "r1"), "nobody else has it yet");
+    world.read(session, &[usage("t1", at, 20)]);
+    assert!(counted(&mut world, "r1"), "its line has come while it waits");
+    assert!(!counted(&mut world, "r2"), "no file has it");
+    assert_eq!(world.waiting(), 2);
+    let assigned = |world: &mut World| {
+        let at = world.wait(400);
+        world.store.write(|tx| assign_waiting_of_run(tx, at, run)).unwrap()
+    };
+    assert_eq!(assigned(&mut world), (0, true), "too early");
+    assert_eq!(assigned(&mut world), (2, false));
+    assert!(counted(&mut world, "r1") && counted(&mut world, "r2"));
+    assert_eq!(world.output(session), (2, 27));
 }
 
 #[test]
