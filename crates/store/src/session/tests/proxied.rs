@@ -363,7 +363,10 @@ fn a_call_that_waits_is_counted_where_the_transcript_has_it_under_another_key() 
     world.bind(session, "g").unwrap();
     let at = world.now;
     assert_eq!(world.take(&gemini("r1", run, at, 20)), Fate::Waiting);
-    assert_eq!(world.take(&ProxiedCall { kind: CallKind::Router, ..gemini("r2", run, at, 7) }), Fate::Waiting);
+    assert_eq!(
+        world.take(&ProxiedCall { kind: CallKind::Router, ..gemini("r2", run, at, 7) }),
+        Fate::Waiting
+    );
     let counted = |world: &mut World, key| world.store.write(|tx| is_counted(tx, "gemini", key)).unwrap();
     assert!(!counted(&mut world, "r1"), "nobody else has it yet");
     world.read(session, &[usage("t1", at, 20)]);
