@@ -4,12 +4,11 @@
 //! and variadic values, grouped short flags), and `injectable` is true only when every flag is a known one that is sure to
 //! go together with an added `--session-id`. In doubt nothing is added, and the registry is the evidence.
 
-use std::collections::VecDeque;
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStrExt;
 
-use super::flags::{self, Arity, Flag, Meaning};
-use crate::kit::options::looks_like_a_flag;
+use super::flags;
+use crate::kit::options::{Arguments, Item, uuid};
 use crate::{Conversation, Invocation, InvocationKind};
 use types::AgentSessionId;
 
@@ -21,25 +20,78 @@ pub fn defaults_to_agents_view(global_config: &[u8]) -> bool {
 
 /// Reads the arguments after the program's name.
 pub fn classify(args: &[OsString]) -> Invocation {
-    let args: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
-    if is_fast_path(&args) {
+    let raw: Vec<&[u8]> = args.iter().map(|arg| arg.as_bytes()).collect();
+    if is_fast_path(&raw) {
         return Invocation::not_a_conversation();
     }
-    let parsed = Parsed::read(&args);
+    let args = Arguments::read_as_commander(args, flags::FLAGS);
+    let any = |names: &[&str]| names.iter().any(|name| args.has(name));
+    let first = first_word(&args);
     // With a literal -p anywhere, the agent registers no subcommands at all: `claude mcp -p` is a prompt.
-    let commands_exist = !args.iter().any(|&arg| arg == b"-p" || arg == b"--print");
-    let is_command = commands_exist
-        && parsed.first_operand.as_deref().is_some_and(|word| flags::SUBCOMMANDS.contains(&word));
-    if parsed.exits || is_command {
+    let commands_exist = !raw.iter().any(|&arg| arg == b"-p" || arg == b"--print");
+    let is_command = commands_exist && first.is_some_and(|word| flags::SUBCOMMANDS.contains(&word));
+    if any(flags::EXITING) || is_command {
         return Invocation::not_a_conversation();
     }
+    let linked = |word: &[u8]| word.starts_with(b"cc://") || word.starts_with(b"cc+");
+    let doubt = args.has_unknown() || any(flags::DOUBTFUL) || first.is_some_and(linked);
+    let not_persistent = args.has("--no-session-persistence");
+    let names_a_session = not_persistent
+        || any(flags::ELSEWHERE)
+        || any(&["--continue", "--fork-session", "--from-pr", "--resume", "--session-id"]);
     Invocation {
-        kind: if parsed.print { InvocationKind::Print } else { InvocationKind::Interactive },
-        session: parsed.conversation(),
-        injectable: !parsed.doubt && !parsed.names_a_session(),
-        persistent: !parsed.not_persistent,
-        prompts: parsed.first_operand.is_some(),
+        kind: if args.has("--print") { InvocationKind::Print } else { InvocationKind::Interactive },
+        session: conversation(&args),
+        injectable: !doubt && !names_a_session,
+        persistent: !not_persistent,
+        prompts: first.is_some(),
     }
+}
+
+/// The first operand. After an unknown flag, words may be its value as well as operands.
+fn first_word<'a>(args: &Arguments<'a>) -> Option<&'a [u8]> {
+    let known = args.0.iter().take_while(|item| **item != Item::Unknown);
+    known.into_iter().find_map(|item| match item {
+        Item::Operand(word) | Item::Text(word) => Some(*word),
+        _ => None,
+    })
+}
+
+fn conversation(args: &Arguments<'_>) -> Conversation {
+    // A flag that is given again takes the place of the one before; one without a value has an empty one.
+    let to = match args.last("--session-id").map(|value| uuid(value.unwrap_or_default())) {
+        Some(None) => return Conversation::Unknown, // the agent refuses it and exits
+        Some(given) => given,
+        None => None,
+    };
+    let resume = args.last("--resume").map(Option::unwrap_or_default);
+    let (continues, looked_up) = (args.has("--continue"), args.has("--from-pr"));
+    let forks = args.has("--fork-session");
+    let sources = [continues, resume.is_some(), looked_up];
+    let elsewhere = flags::ELSEWHERE.iter().any(|name| args.has(name));
+    if elsewhere || sources.iter().filter(|&&source| source).count() > 1 {
+        return Conversation::Unknown;
+    }
+    let resumes = sources.contains(&true);
+    if resumes && forks {
+        return Conversation::Fork { from: resume.and_then(fork_source), to };
+    }
+    match (resume, to) {
+        (_, Some(id)) if !resumes && !forks => Conversation::Chosen(id),
+        (_, Some(_)) => Conversation::Unknown, // refused, but for a fork
+        _ if forks => Conversation::Unknown,
+        _ if continues => Conversation::Continue,
+        _ if looked_up => Conversation::Picker,
+        (Some(path), _) if path.ends_with(b".jsonl") => Conversation::Unknown,
+        (Some(value), _) => uuid(value).map_or(Conversation::Picker, Conversation::Named),
+        (None, None) => Conversation::Fresh,
+    }
+}
+
+/// The agent itself resumes by path when it forks a conversation into the background.
+fn fork_source(value: &[u8]) -> Option<AgentSessionId> {
+    let name = value.rsplit(|&byte| byte == b'/').next()?;
+    uuid(name.strip_suffix(b".jsonl").unwrap_or(value))
 }
 
 /// What the agent decides on the raw arguments, before its option parser runs.
@@ -67,157 +119,6 @@ pub fn agents_view_possible(args: &[OsString]) -> bool {
         }
     }
     true
-}
-
-/// The arguments as the option parser understands them.
-#[derive(Debug, Default)]
-struct Parsed {
-    first_operand: Option<Vec<u8>>,
-    print: bool,
-    exits: bool,
-    /// A flag that is not known here, or not sure to go with an added id.
-    doubt: bool,
-    not_persistent: bool,
-    continues: bool,
-    forks: bool,
-    /// A conversation looked up by something other than its id.
-    looked_up: bool,
-    /// A conversation that lives on another machine or in another process.
-    elsewhere: bool,
-    /// Empty also without a value: the agent treats both alike.
-    resume: Option<Vec<u8>>,
-    session_id: Option<Vec<u8>>,
-}
-
-impl Parsed {
-    fn read(args: &[&[u8]]) -> Self {
-        let mut parsed = Self::default();
-        let mut rest: VecDeque<Vec<u8>> = args.iter().map(|arg| arg.to_vec()).collect();
-        let mut variadic = false;
-        let mut unknown_seen = false;
-        while let Some(arg) = rest.pop_front() {
-            if arg == b"--" {
-                parsed.operand(rest.pop_front(), unknown_seen);
-                break;
-            }
-            if !looks_like_a_flag(&arg) {
-                if !variadic {
-                    parsed.operand(Some(arg), unknown_seen);
-                }
-                continue;
-            }
-            variadic = false;
-            if let Some(flag) = flags::find(&arg) {
-                let value = match flag.arity {
-                    Arity::None => None,
-                    Arity::Required | Arity::Variadic => rest.pop_front(),
-                    Arity::Optional => rest.pop_front_if(|next| !looks_like_a_flag(next)),
-                };
-                variadic = flag.arity == Arity::Variadic;
-                parsed.note(flag, value);
-            } else if let Some((flag, letters)) = short_group(&arg) {
-                if flag.arity == Arity::None {
-                    parsed.note(flag, None);
-                    rest.push_front([b"-", letters].concat());
-                } else {
-                    parsed.note(flag, Some(letters.to_vec()));
-                }
-            } else if let Some((flag, value)) = with_equals_sign(&arg) {
-                parsed.note(flag, Some(value.to_vec()));
-            } else {
-                unknown_seen = true;
-                parsed.doubt = true;
-            }
-        }
-        parsed
-    }
-
-    /// After an unknown flag, words may be its value as well as operands.
-    fn operand(&mut self, word: Option<Vec<u8>>, unknown_seen: bool) {
-        if !unknown_seen && self.first_operand.is_none() {
-            self.doubt |=
-                word.as_ref().is_some_and(|word| word.starts_with(b"cc://") || word.starts_with(b"cc+"));
-            self.first_operand = word;
-        }
-    }
-
-    fn note(&mut self, flag: &Flag, value: Option<Vec<u8>>) {
-        match flag.meaning {
-            Meaning::Plain => {}
-            Meaning::Doubtful => self.doubt = true,
-            Meaning::Print => self.print = true,
-            Meaning::Exits => self.exits = true,
-            Meaning::NotPersistent => self.not_persistent = true,
-            Meaning::Continue => self.continues = true,
-            Meaning::Resume => self.resume = Some(value.unwrap_or_default()),
-            Meaning::LooksUp => self.looked_up = true,
-            Meaning::Fork => self.forks = true,
-            Meaning::SessionId => self.session_id = Some(value.unwrap_or_default()),
-            Meaning::Elsewhere => self.elsewhere = true,
-        }
-    }
-
-    fn names_a_session(&self) -> bool {
-        self.continues
-            || self.forks
-            || self.looked_up
-            || self.elsewhere
-            || self.not_persistent
-            || self.resume.is_some()
-            || self.session_id.is_some()
-    }
-
-    fn conversation(&self) -> Conversation {
-        let to = match self.session_id.as_deref().map(uuid) {
-            Some(None) => return Conversation::Unknown, // the agent refuses it and exits
-            Some(given) => given,
-            None => None,
-        };
-        let sources = [self.continues, self.resume.is_some(), self.looked_up];
-        if self.elsewhere || sources.iter().filter(|&&source| source).count() > 1 {
-            return Conversation::Unknown;
-        }
-        let resumes = sources.contains(&true);
-        if resumes && self.forks {
-            return Conversation::Fork { from: self.fork_source(), to };
-        }
-        match (&self.resume, to) {
-            (_, Some(id)) if !resumes && !self.forks => Conversation::Chosen(id),
-            (_, Some(_)) => Conversation::Unknown, // refused, but for a fork
-            _ if self.forks => Conversation::Unknown,
-            _ if self.continues => Conversation::Continue,
-            _ if self.looked_up => Conversation::Picker,
-            (Some(path), _) if path.ends_with(b".jsonl") => Conversation::Unknown,
-            (Some(value), _) => uuid(value).map_or(Conversation::Picker, Conversation::Named),
-            (None, None) => Conversation::Fresh,
-        }
-    }
-
-    /// The agent itself resumes by path when it forks a conversation into the background.
-    fn fork_source(&self) -> Option<AgentSessionId> {
-        let value = self.resume.as_deref()?;
-        let name = value.rsplit(|&byte| byte == b'/').next()?;
-        uuid(name.strip_suffix(b".jsonl").unwrap_or(value))
-    }
-}
-
-/// A uuid in the only form the agent takes, with dashes, spelled as given.
-fn uuid(text: &[u8]) -> Option<AgentSessionId> {
-    let text = std::str::from_utf8(text).ok()?;
-    (text.len() == 36 && uuid::Uuid::try_parse(text).is_ok()).then(|| AgentSessionId(text.to_owned()))
-}
-
-/// `-pc`: the first flag and the letters after it.
-fn short_group(arg: &[u8]) -> Option<(&'static Flag, &[u8])> {
-    let group = arg.len() > 2 && arg[1] != b'-';
-    group.then(|| flags::find(&arg[..2])).flatten().map(|flag| (flag, &arg[2..]))
-}
-
-/// `--model=opus`. A flag that takes no value does not take one this way either.
-fn with_equals_sign(arg: &[u8]) -> Option<(&'static Flag, &[u8])> {
-    let at = memchr::memchr(b'=', arg)?;
-    let flag = arg.starts_with(b"--").then(|| flags::find(&arg[..at])).flatten()?;
-    (flag.arity != Arity::None).then(|| (flag, &arg[at + 1..]))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 use super::*;
+use crate::kit::options::Arity;
 
 const ID: &str = "3a8a7365-0000-4000-8000-00000000000A";
 const OTHER: &str = "3a8a7365-0000-4000-8000-00000000000b";
@@ -234,7 +235,7 @@ fn every_flag_of_the_help_is_known() {
     for spec in help.iter().flat_map(|help| help.lines()) {
         for name in spec.split(", ") {
             let (name, value) = name.split_once(' ').unwrap_or((name, ""));
-            let Some(flag) = flags::find(name.as_bytes()) else {
+            let Some(flag) = flags::FLAGS.iter().find(|flag| flag.names.contains(&name)) else {
                 assert!(matches!(name, "--bg" | "--background"), "{name} is not known"); // a fast path
                 continue;
             };
@@ -242,8 +243,8 @@ fn every_flag_of_the_help_is_known() {
             if name == spec.rsplit(", ").next().unwrap().split(' ').next().unwrap() {
                 let arity = match value {
                     "" => Arity::None,
-                    value if value.ends_with("...>") => Arity::Variadic,
-                    value if value.starts_with('<') => Arity::Required,
+                    value if value.ends_with("...>") => Arity::Many,
+                    value if value.starts_with('<') => Arity::One,
                     _ => Arity::Optional,
                 };
                 assert_eq!(flag.arity, arity, "{spec}");

@@ -47,6 +47,10 @@ impl<'a> Arguments<'a> {
         Self(read(args, table))
     }
 
+    pub(crate) fn read_as_commander(args: &'a [OsString], table: &'static [Flag]) -> Self {
+        Self(read_as_commander(args, table))
+    }
+
     /// Whether a flag is given, by its first spelling.
     pub(crate) fn has(&self, name: &str) -> bool {
         self.0.iter().any(|item| matches!(item, Item::Flag(known, _) if *known == name))
@@ -56,6 +60,14 @@ impl<'a> Arguments<'a> {
     pub(crate) fn value(&self, name: &str) -> Option<&'a [u8]> {
         self.0.iter().find_map(|item| match item {
             Item::Flag(known, value) if *known == name => *value,
+            _ => None,
+        })
+    }
+
+    /// The last time that a flag is given, with its value.
+    pub(crate) fn last(&self, name: &str) -> Option<Option<&'a [u8]>> {
+        self.0.iter().rev().find_map(|item| match item {
+            Item::Flag(known, value) if *known == name => Some(*value),
             _ => None,
         })
     }
@@ -118,8 +130,69 @@ pub(crate) fn read<'a>(args: &'a [OsString], table: &'static [Flag]) -> Vec<Item
     items
 }
 
+/// The same as the library commander does it: flags of one letter in groups, a value for a flag that takes none is an unknown
+/// flag, and the values of a flag that takes several begin with the next argument, whatever that looks like.
+fn read_as_commander<'a>(args: &'a [OsString], table: &'static [Flag]) -> Vec<Item<'a>> {
+    let mut items = Vec::with_capacity(args.len());
+    let mut rest = args.iter().map(|arg| arg.as_bytes()).peekable();
+    let mut more_values = false;
+    while let Some(arg) = rest.next() {
+        if arg == b"--" {
+            items.extend(rest.map(Item::Text));
+            break;
+        }
+        if !looks_like_a_flag(arg) {
+            if !more_values {
+                items.push(Item::Operand(arg));
+            }
+            continue;
+        }
+        more_values = false;
+        // What is left of a group of letters.
+        let mut letters = &arg[1..];
+        loop {
+            let name = [b"-", letters].concat();
+            let (flag, attached) = match find(&name, table) {
+                Some(flag) => (flag, None),
+                None => match attached_value(letters, table) {
+                    Some((flag, value)) => (flag, Some(value)),
+                    None => {
+                        items.push(Item::Unknown);
+                        break;
+                    }
+                },
+            };
+            if let (Arity::None, Some(further)) = (flag.arity, attached) {
+                items.push(Item::Flag(flag.names[0], None));
+                letters = further;
+                continue;
+            }
+            let value = attached.or_else(|| match flag.arity {
+                Arity::None => None,
+                Arity::One | Arity::Many => rest.next(),
+                Arity::Optional => rest.next_if(|next| !looks_like_a_flag(next)),
+            });
+            more_values = flag.arity == Arity::Many && attached.is_none();
+            items.push(Item::Flag(flag.names[0], value));
+            break;
+        }
+    }
+    items
+}
+
+/// `pc`: a flag of one letter and what stands behind it. `-model=opus`, of `--model=opus`: only where the flag takes a value.
+fn attached_value<'a>(letters: &'a [u8], table: &'static [Flag]) -> Option<(&'static Flag, &'a [u8])> {
+    if let Some(long) = letters.strip_prefix(b"-") {
+        let at = memchr::memchr(b'=', long)?;
+        let flag = find(&[b"--", &long[..at]].concat(), table)?;
+        return (flag.arity != Arity::None).then_some((flag, &long[at + 1..]));
+    }
+    let flag = find(&[b'-', *letters.first()?], table)?;
+    (letters.len() > 1).then_some((flag, &letters[1..]))
+}
+
 /// `-` alone and the empty string are operands.
-pub(crate) fn looks_like_a_flag(arg: &[u8]) -> bool {
+fn looks_like_a_flag(arg: &[u8]) -> bool {
     arg.len() > 1 && arg[0] == b'-'
 }
 
