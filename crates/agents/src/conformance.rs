@@ -16,7 +16,7 @@ use crate::recordings::{
 };
 use crate::registry::AGENTS;
 use crate::transcript::{self, Item, ItemKind};
-use crate::{Agent, Conversation, SessionFile, live_fixtures};
+use crate::{Agent, Assigned, Conversation, LaunchStart, SessionFile, live_fixtures};
 use types::{AgentSessionId, Tokens};
 
 /// Where the files of a case stand in an agent's home: the variable that names it, and the folder below.
@@ -242,19 +242,21 @@ fn every_file_has_an_owner_that_its_id_finds_and_that_can_be_resumed() {
 fn an_added_id_is_the_conversation_of_the_arguments() {
     let fresh = uuid::Uuid::from_u128(7);
     for agent in AGENTS {
-        let (args, var) = (Vec::<OsString>::new(), |_: &str| Some(OsString::from("/nowhere")));
-        let invocation = agent.classify(&args);
+        let var = |_: &str| Some(OsString::from("/nowhere"));
+        let invocation = agent.classify(&[]);
+        let (folder, args) = (Path::new("/project"), &[][..]);
+        let of = |version| LaunchStart { invocation: &invocation, args, version, fresh, var: &var, folder };
         assert!(invocation.persistent && invocation.session == Conversation::Fresh, "{}", agent.name());
         let versions = ["0.24.4", "0.61.0", "2.1.197", "0.166.0"];
         assert!(versions.iter().all(|version| version::major_and_minor(version).is_some()));
         for version in versions {
-            let added = agent.inject(&invocation, &args, Some(version), fresh, &var);
+            let added = agent.inject(&of(Some(version)));
             let assigned = added.and_then(|added| Some((added.assigned?, added.args)));
-            if let Some((id, args)) = assigned {
+            if let Some((Assigned::Id(id), args)) = assigned {
                 assert_eq!(agent.classify(&args).session, Conversation::Chosen(id), "{args:?}");
             }
         }
-        assert_eq!(agent.inject(&invocation, &args, None, fresh, &var), None, "of no known version");
+        assert_eq!(agent.inject(&of(None)), None, "of no known version");
     }
 }
 

@@ -1,7 +1,7 @@
 //! How an agent is launched: what its arguments mean, what codemie may add to them, and which version it is.
 
 use std::ffi::OsString;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use uuid::Uuid;
 
@@ -26,15 +26,8 @@ pub trait Launch {
         None
     }
 
-    /// What to add to the arguments, only when sure that this version takes it. `fresh` is an unused id.
-    fn inject(
-        &self,
-        _invocation: &Invocation,
-        _args: &[OsString],
-        _version: Option<&str>,
-        _fresh: Uuid,
-        _var: Var<'_>,
-    ) -> Option<Injection> {
+    /// What to add to the arguments, only when sure that this version takes it.
+    fn inject(&self, _start: &LaunchStart<'_>) -> Option<Injection> {
         None
     }
 
@@ -90,12 +83,34 @@ pub trait Launch {
     }
 }
 
+/// What is known of a start before anything is added.
+#[expect(missing_debug_implementations, reason = "a function has nothing to show")]
+#[derive(Clone, Copy)]
+pub struct LaunchStart<'a> {
+    pub invocation: &'a Invocation,
+    pub args: &'a [OsString],
+    pub version: Option<&'a str>,
+    /// An unused id.
+    pub fresh: Uuid,
+    pub var: Var<'a>,
+    /// Where the agent is to work.
+    pub folder: &'a Path,
+}
+
+/// By what codemie knows the conversation that it has an agent begin.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Assigned {
+    Id(AgentSessionId),
+    /// The file it is to write; its id stands in there ([`Observer::assign`](super::Observer::assign)).
+    File(PathBuf),
+}
+
 /// What codemie adds in front of the agent's arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Injection {
     pub args: Vec<OsString>,
-    /// The id that these arguments give the agent's session, if they give one.
-    pub assigned: Option<AgentSessionId>,
+    /// What these arguments give the agent's session, if they give it something.
+    pub assigned: Option<Assigned>,
 }
 
 /// One finding about an agent's set-up, for `doctor`.
@@ -110,7 +125,8 @@ impl Injection {
     /// The flag by which most agents take the id of a new conversation.
     pub(super) fn session_id(fresh: Uuid) -> Self {
         let id = fresh.to_string();
-        Self { args: vec!["--session-id".into(), id.clone().into()], assigned: Some(AgentSessionId(id)) }
+        let assigned = Some(Assigned::Id(AgentSessionId(id.clone())));
+        Self { args: vec!["--session-id".into(), id.into()], assigned }
     }
 }
 

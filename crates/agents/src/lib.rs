@@ -15,6 +15,9 @@ pub mod codex;
 #[cfg(test)]
 mod conformance;
 pub mod correlate;
+#[cfg(any(test, feature = "testing"))]
+#[allow(clippy::unwrap_used, clippy::disallowed_methods, reason = "for tests alone")]
+pub mod courier;
 pub mod demo;
 mod files;
 pub mod gemini;
@@ -46,7 +49,7 @@ use std::fmt::Debug;
 pub use files::{ConversationFiles, FileOwner, SessionFile, SessionFiles, UnwrappedConversation};
 pub use invocation::{Conversation, Invocation, InvocationKind};
 pub use kit::dialog;
-pub use launch::{Injection, Launch, Remark};
+pub use launch::{Assigned, Injection, Launch, LaunchStart, Remark};
 pub use live::Live;
 pub use observe::{Observation, Observe, Observer};
 pub use proxied::{CallIdentity, Proxied, ProxyLead, ProxyRoute, ProxyStart, VendorApi};

@@ -48,6 +48,10 @@ pub trait Observer: Send {
     /// The kind of evidence it looks for.
     fn method(&self) -> Method;
 
+    /// The arguments have the first conversation begin in this file, which does not exist yet. Once it names its conversation, that
+    /// is [`Signal::Assigned`].
+    fn assign(&mut self, _file: &Path) {}
+
     /// Folders and files whose changes are worth a look.
     fn watched(&self) -> Vec<PathBuf>;
 

@@ -55,6 +55,11 @@ impl Processes for ProcessTable {
         self.processes.get(&pid).map(|entry| entry.parent)
     }
 
+    fn children(&self, pid: Pid) -> Vec<Pid> {
+        let below = self.processes.iter().filter(|(_, entry)| entry.parent == pid);
+        below.map(|(pid, _)| *pid).collect()
+    }
+
     fn open_files(&self, pid: Pid) -> Vec<OpenFile> {
         self.processes.get(&pid).map(|entry| entry.open.clone()).unwrap_or_default()
     }

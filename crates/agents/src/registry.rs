@@ -18,6 +18,8 @@ static INTERNAL: &[&dyn Agent] = &[
     &Demo,
     #[cfg(any(test, feature = "testing"))]
     &crate::scribe::Scribe,
+    #[cfg(any(test, feature = "testing"))]
+    &crate::courier::Courier,
 ];
 
 /// The names that people call, in the order of the registry.

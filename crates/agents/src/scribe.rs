@@ -226,8 +226,14 @@ impl RowSource for OpenTalk {
 #[derive(Debug)]
 pub struct TalkLines;
 
+/// Begins the line that names a conversation, in a file of the courier's.
+pub(crate) const HEADING: &str = "# ";
+
 impl Lines for TalkLines {
     fn read(&mut self, row: &[u8], into: &mut ParsedLines) -> Result<(), Unreadable> {
+        if row.starts_with(HEADING.as_bytes()) {
+            return Ok(());
+        }
         let (key, at, _, fact) = parse(row).ok_or(Unreadable::Shape("not a row of the scribe's"))?;
         into.records.push(Record { key, at, copied: false, subagent: None, fact });
         Ok(())

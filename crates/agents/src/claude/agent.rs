@@ -3,14 +3,12 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use uuid::Uuid;
-
 use super::lines::ClaudeLines;
 use super::{evidence, files, invocation, live, screen, version, view};
 use crate::kit::neighbours::Program;
 use crate::kit::registry::{self, BackgroundService, History, RegistryAgent, RegistryFiles, RegistryFormat};
 use crate::live::{Published, ScreenReading, TurnMark, Writer};
-use crate::{Agent, Conversation, Injection, Invocation, Launch, Live, Remark, Var, transcript};
+use crate::{Agent, Conversation, Injection, Invocation, Launch, LaunchStart, Live, Remark, Var, transcript};
 use os::file::read_at_most;
 use pty::process::Processes;
 use pty::screen::ScreenView;
@@ -50,14 +48,8 @@ impl Launch for Claude {
         version::installed(program)
     }
 
-    fn inject(
-        &self,
-        invocation: &Invocation,
-        args: &[OsString],
-        version: Option<&str>,
-        fresh: Uuid,
-        var: Var<'_>,
-    ) -> Option<Injection> {
+    fn inject(&self, start: &LaunchStart<'_>) -> Option<Injection> {
+        let LaunchStart { invocation, args, version, var, .. } = *start;
         let wanted =
             invocation.injectable && invocation.persistent && invocation.session == Conversation::Fresh;
         if !wanted || !version.is_some_and(version::takes_session_id) {
@@ -73,7 +65,7 @@ impl Launch for Claude {
                 return None;
             }
         }
-        Some(Injection::session_id(fresh))
+        Some(Injection::session_id(start.fresh))
     }
 
     fn resume(&self, conversation: &AgentSessionId, fork: bool) -> Option<Vec<OsString>> {

@@ -10,17 +10,19 @@
 //! Agents leave different evidence, so there is one method for each kind, and the agent's observer names it ([`Method`]):
 //! - [`registry`]: the agent registers its processes, and its log and files make up for what the registry leaves out;
 //! - [`held`]: a process keeps the files of its conversations open or locked;
-//! - [`folder`]: processes sign nothing, and are followed by the traces they leave in a folder.
+//! - [`folder`]: processes sign nothing, and are followed by the traces they leave in a folder;
+//! - [`process_log`]: each process writes a log that names the conversation in front, of the several it may hold.
 //!
 //! All methods share one core ([`core`]): the conversation the run is in, those it has departed from, and the candidates while
 //! the next one is not known. Modules in the order in which they build on each other: `traces`, `signal`, `decision`, `core`;
-//! `clear_log`, then `registry`; `held`; `folder`; and this one, which composes them.
+//! `clear_log`, then `registry`; `held`; `folder`; `process_log`; and this one, which composes them.
 
 mod clear_log;
 mod core;
 mod decision;
 mod folder;
 mod held;
+mod process_log;
 mod registry;
 mod signal;
 mod traces;
@@ -42,6 +44,8 @@ pub enum Method {
     Held,
     /// Traces in a folder that its processes share.
     Folder,
+    /// A log that each process writes for itself.
+    ProcessLog,
 }
 
 /// One run's view.
@@ -57,6 +61,7 @@ impl Correlator {
             Method::Registry => Box::<registry::RegistryRules>::default(),
             Method::Held => Box::<held::HeldRules>::default(),
             Method::Folder => Box::<folder::FolderRules>::default(),
+            Method::ProcessLog => Box::<process_log::ProcessLogRules>::default(),
         };
         Self { run: RunState::new(agent, spawned_at), rules }
     }

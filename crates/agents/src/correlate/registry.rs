@@ -339,7 +339,7 @@ impl RegistryRules {
     }
 }
 
-fn transition_kind(file: Beginning, since: Timestamp) -> (TransitionKind, &'static str) {
+pub(super) fn transition_kind(file: Beginning, since: Timestamp) -> (TransitionKind, &'static str) {
     match file {
         Beginning::Absent => (TransitionKind::Clear, "changed to a conversation that has no file yet"),
         Beginning::Silent => (TransitionKind::Clear, "changed to a conversation in which nothing was said"),

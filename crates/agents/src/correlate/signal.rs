@@ -118,6 +118,8 @@ pub enum Signal {
     Turns(BTreeSet<AgentSessionId>),
     /// Folder: left there by some process of the agent.
     Trace(Trace),
+    /// Process log: the conversation that our process has in front now, and how its file begins at this moment.
+    Front { id: AgentSessionId, file: Beginning },
     /// A process asked the model in this conversation, through the proxy of this very run: the request's own headers name it, and the
     /// system names the process.
     Called { id: AgentSessionId, pid: Pid },

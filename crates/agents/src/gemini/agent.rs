@@ -3,8 +3,6 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-use uuid::Uuid;
-
 use super::files::{self, GeminiFiles};
 use super::lines::GeminiLines;
 use super::observer::GeminiObserver;
@@ -13,8 +11,8 @@ use crate::UnwrappedConversation;
 use crate::meter::form::Form;
 use crate::meter::line::Lines;
 use crate::{
-    Agent, ConversationFiles, FileOwner, Injection, Invocation, Launch, Observe, Observer, Remark,
-    SessionFile, SessionFiles, Var, kit, transcript,
+    Agent, ConversationFiles, FileOwner, Injection, Invocation, Launch, LaunchStart, Observe, Observer,
+    Remark, SessionFile, SessionFiles, Var, kit, transcript,
 };
 use types::AgentSessionId;
 
@@ -45,18 +43,9 @@ impl Launch for Gemini {
         kit::version::of_package(program, "@google/gemini-cli")
     }
 
-    fn inject(
-        &self,
-        invocation: &Invocation,
-        _args: &[OsString],
-        version: Option<&str>,
-        fresh: Uuid,
-        _var: Var<'_>,
-    ) -> Option<Injection> {
-        if !invocation.injectable || !version.is_some_and(version::takes_session_id) {
-            return None;
-        }
-        Some(Injection::session_id(fresh))
+    fn inject(&self, start: &LaunchStart<'_>) -> Option<Injection> {
+        let wanted = start.invocation.injectable && start.version.is_some_and(version::takes_session_id);
+        wanted.then(|| Injection::session_id(start.fresh))
     }
 
     /// A changed setting or a login makes it restart with the same arguments. The file of an empty conversation is removed by

@@ -3,7 +3,8 @@
 //! - [`options`]: reading arguments as an agent's own parser would, by a table of its flags;
 //! - [`version`]: which version is installed, and comparing versions;
 //! - [`registry`]: agents that keep a registry of their processes and a file of lines per conversation;
-//! - [`neighbours`], [`read_stamps`]: what evidence of every kind needs;
+//! - [`process_log`]: agents whose processes each write a log that names the conversation in front;
+//! - [`neighbours`], [`read_stamps`], [`new_lines`]: what evidence of every kind needs;
 //! - [`writers`]: which processes write to a conversation, by their command lines;
 //! - [`loose`], [`tools`]: reading lines whose fields may change with the version, and what is kept of a tool call;
 //! - [`screen`], [`dialog`]: finding the composer, boxes and dialogs on a screen;
@@ -12,7 +13,9 @@
 pub mod dialog;
 pub(crate) mod loose;
 pub(crate) mod neighbours;
+pub(crate) mod new_lines;
 pub(crate) mod options;
+pub(crate) mod process_log;
 pub(crate) mod read_stamps;
 pub mod registry;
 pub(crate) mod route;

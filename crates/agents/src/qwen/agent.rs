@@ -3,8 +3,6 @@
 use std::ffi::OsString;
 use std::path::Path;
 
-use uuid::Uuid;
-
 use super::lines::QwenLines;
 use super::{calls, invocation, lines, route, screen, view};
 use crate::kit::neighbours::Program;
@@ -12,8 +10,8 @@ use crate::kit::registry::{self, Layout, RegistryAgent, RegistryFormat};
 use crate::kit::version::{major_and_minor, of_package};
 use crate::live::{ScreenReading, TurnMark, Writer};
 use crate::{
-    Agent, CallIdentity, Conversation, Injection, Invocation, Launch, Live, Proxied, ProxyRoute, ProxyStart,
-    Remark, Var, transcript,
+    Agent, CallIdentity, Conversation, Injection, Invocation, Launch, LaunchStart, Live, Proxied, ProxyRoute,
+    ProxyStart, Remark, Var, transcript,
 };
 use pty::process::Processes;
 use pty::screen::ScreenView;
@@ -84,17 +82,12 @@ impl Launch for Qwen {
         of_package(program, "@qwen-code/qwen-code")
     }
 
-    fn inject(
-        &self,
-        invocation: &Invocation,
-        _args: &[OsString],
-        version: Option<&str>,
-        fresh: Uuid,
-        _var: Var<'_>,
-    ) -> Option<Injection> {
+    fn inject(&self, start: &LaunchStart<'_>) -> Option<Injection> {
+        let invocation = start.invocation;
         let wanted =
             invocation.injectable && invocation.persistent && invocation.session == Conversation::Fresh;
-        (wanted && version.is_some_and(takes_session_id)).then(|| Injection::session_id(fresh))
+        let takes = start.version.is_some_and(takes_session_id);
+        (wanted && takes).then(|| Injection::session_id(start.fresh))
     }
 
     fn resume(&self, conversation: &AgentSessionId, fork: bool) -> Option<Vec<OsString>> {

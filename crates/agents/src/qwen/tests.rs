@@ -16,7 +16,7 @@ use crate::meter::record::{ApiError, Fact};
 use crate::meter::title::TitleSource;
 use crate::process_table::ProcessTable;
 use crate::proxied::tests::request;
-use crate::{Conversation, Invocation, InvocationKind, Launch, Observer, Proxied, ProxyRoute, ProxyStart};
+use crate::{Conversation, Invocation, InvocationKind, Launch, LaunchStart, Observer, Proxied, ProxyRoute, ProxyStart};
 use types::{AgentSessionId, CallKind, Pid, ProcessId, StartTime, Tokens};
 
 const ID: &str = "11111111-1111-4111-8111-111111111111";
@@ -91,8 +91,10 @@ fn only_tried_versions_get_an_id() {
     for (version, takes) in
         [("0.24.4", true), ("0.30.0-preview.1", true), ("0.23.9", false), ("1.0.0", false), ("latest", false)]
     {
-        let added = Qwen.inject(&invocation, &[], Some(version), fresh, &|_| None);
-        assert_eq!(added.is_some(), takes, "{version}");
+        let (args, folder, version) = (&[][..], Path::new("/p"), Some(version));
+        let start = LaunchStart { invocation: &invocation, args, version, fresh, var: &|_| None, folder };
+        let added = Qwen.inject(&start);
+        assert_eq!(added.is_some(), takes, "{version:?}");
     }
 }
 

@@ -1,11 +1,12 @@
 //! What codemie adds to an agent's arguments and environment, and takes away from them. Pure.
 
 use std::ffi::OsString;
+use std::path::Path;
 
 use super::proxy_setup::ProxySetup;
-use agents::{Agent, Invocation, Var};
+use agents::{Agent, Assigned, Invocation, LaunchStart, Var};
 use config::AgentConfig;
-use types::{AgentSessionId, Ids};
+use types::Ids;
 
 /// Set by codemie for its own next image, across an exec: the agent refused the id it was given, so it gets none this time.
 pub(super) const RESTARTED_VARIABLE: &str = "CODEMIE_STARTED_ANEW";
@@ -18,6 +19,8 @@ pub(super) struct Call<'a> {
     /// `None` where it is not known yet.
     pub version: Option<&'a str>,
     pub config: &'a AgentConfig,
+    /// Where it is to work.
+    pub folder: &'a Path,
 }
 
 /// All changes to one call.
@@ -27,8 +30,8 @@ pub(super) struct Changes {
     pub args: Vec<OsString>,
     pub set: Vec<(OsString, OsString)>,
     pub remove: Vec<OsString>,
-    /// The id that the added arguments give the agent's session.
-    pub assigned: Option<AgentSessionId>,
+    /// What the added arguments give the agent's session.
+    pub assigned: Option<Assigned>,
     /// What was done or left undone, for `explain`: `arguments`, `environment` or `proxy`, and the sentence.
     pub notes: Vec<(&'static str, String)>,
 }
@@ -79,7 +82,9 @@ impl Changes {
             self.remove.push(RESTARTED_VARIABLE.into());
             return;
         }
-        let injection = call.agent.inject(call.invocation, call.args, call.version, ids.uuid(), var);
+        let Call { agent, args, invocation, version, folder, .. } = *call;
+        let injection =
+            agent.inject(&LaunchStart { invocation, args, version, fresh: ids.uuid(), var, folder });
         match injection {
             Some(injection) => {
                 self.note("arguments", format!("added: {}", joined(&injection.args)));
@@ -130,7 +135,9 @@ mod tests {
         let args: Vec<OsString> = line.split_whitespace().map(OsString::from).collect();
         let invocation = agent.classify(&args);
         let var = |name: &str| vars.contains(&name).then(|| OsString::from("1"));
-        Changes::of(&Call { agent, args: &args, invocation: &invocation, version, config }, &var, &RandomIds)
+        let folder = Path::new("/project");
+        let call = Call { agent, args: &args, invocation: &invocation, version, config, folder };
+        Changes::of(&call, &var, &RandomIds)
     }
 
     fn config(inject: bool, marks: bool) -> AgentConfig {

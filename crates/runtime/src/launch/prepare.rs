@@ -13,7 +13,7 @@ use crate::shim::resolve::Depth;
 use crate::shim::resolve::NotFound;
 use crate::track::notify::Notifier;
 use crate::track::{Plan, version};
-use agents::{Agent, Invocation, InvocationKind, Observer};
+use agents::{Agent, Assigned, Invocation, InvocationKind, Observer};
 use config::{AgentConfig, Config};
 use delivery::Sinks;
 use os::clock::Clock;
@@ -137,15 +137,15 @@ pub fn prepare(
     let (proxy_setup, unnamed) = (std::mem::take(&mut start.proxy_setup), start.unnamed);
     let assigned = start.agent.as_ref().filter(|agent| agent.interactive);
     let assigned =
-        assigned.and_then(|start| Some(AssignedId { agent: start.agent, id: start.assigned.clone()? }));
+        assigned.and_then(|start| Some(AssignedId { agent: start.agent, id: start.assigned_id()?.clone() }));
     let Some(home) = home else {
         return Ok(Prepared::Wrap { launch: start.launch, plan: None, assigned, unnamed, proxy_setup });
     };
     let folder = origin.folder();
     let FollowPlan { observer, conversation, chosen, surroundings } = FollowPlan::of(&start, origin, &folder);
     let prompted = start.agent.as_ref().is_some_and(|start| start.prompted);
-    let (installed, given) =
-        start.agent.map_or_else(Default::default, |start| (start.installed, start.assigned));
+    let (given, installed) =
+        start.agent.map_or_else(Default::default, |start| (start.assigned_id().cloned(), start.installed));
     let plan = Plan {
         summary,
         begun_at: world.clock.now(),
@@ -247,11 +247,21 @@ struct AgentStart {
     interactive: bool,
     /// A first prompt stands in its arguments.
     prompted: bool,
-    /// The id we chose for its session.
-    assigned: Option<AgentSessionId>,
+    /// What we gave its session.
+    assigned: Option<Assigned>,
     /// The id the user chose.
     chosen: Option<AgentSessionId>,
     installed: Installed,
+}
+
+impl AgentStart {
+    /// The id we chose for its session.
+    fn assigned_id(&self) -> Option<&AgentSessionId> {
+        match self.assigned.as_ref()? {
+            Assigned::Id(id) => Some(id),
+            Assigned::File(_) => None,
+        }
+    }
 }
 
 impl Start {
@@ -285,7 +295,8 @@ impl Start {
         let now = world.clock.now();
         let installed = world.binaries.installed(agent, &program, home);
         let version = installed.version.as_deref();
-        let call = Call { agent, args: &launch.args, invocation: &invocation, version, config };
+        let folder = &origin.folder();
+        let call = Call { agent, args: &launch.args, invocation: &invocation, version, config, folder };
         let mut changes = Changes::of(&call, &|name| origin.var(name), world.ids);
         let proxy_setup = proxy_setup(&launch.args, version);
         changes.add_detour(&proxy_setup);
@@ -328,7 +339,7 @@ impl FollowPlan {
     fn of(start: &Start, origin: &Origin, folder: &Path) -> Self {
         let mut conversation = start.conversation.clone();
         let surroundings = RefCell::new(Surroundings::default());
-        let Some(AgentStart { agent, chosen, .. }) = &start.agent else {
+        let Some(AgentStart { agent, chosen, assigned, .. }) = &start.agent else {
             return Self {
                 observer: None,
                 conversation,
@@ -345,6 +356,9 @@ impl FollowPlan {
             value
         };
         let mut observer = agent.observer(&var, folder);
+        if let (Some(observer), Some(Assigned::File(file))) = (&mut observer, assigned) {
+            observer.assign(file);
+        }
         let mut chosen = chosen.clone();
         // An id that is taken is refused by the agent; should it continue there all the same, its own files show it.
         if chosen.as_ref().zip(observer.as_mut()).is_some_and(|(id, observer)| !observer.files(id).is_empty())

@@ -10,6 +10,7 @@ use super::head::last_prompt_since;
 use super::{MAX_ENTRY, RegistryFormat};
 use crate::correlate::{Beginning, Maker, Method, NewSessionFile, RegistryEntry, Signal};
 use crate::kit::neighbours::{Neighbourhood, Neighbours};
+use crate::kit::new_lines::NewLines;
 use crate::kit::read_stamps::ReadStamps;
 use crate::meter::line::Lines;
 use crate::observe::{Observation, Observer};
@@ -20,9 +21,6 @@ use pty::process::Processes;
 use types::AgentSessionId;
 use types::Timestamp;
 use types::{Pid, ProcessId};
-
-/// A history that grew by more than this since the last look is read from its end: nobody types that much.
-const MAX_HISTORY: u64 = 1024 * 1024;
 
 /// How much of a file's end is searched for the last prompt.
 const TAIL_BYTES: u64 = 256 * 1024;
@@ -60,7 +58,7 @@ pub struct RegistryObserver {
     registered_as: Option<AgentSessionId>,
     /// Its entry is rewritten with every `/clear`.
     names_clears: bool,
-    history_read: u64,
+    history_read: NewLines,
     /// A conversation that was handed to the background service, and when, until its job is found.
     given: Option<(AgentSessionId, Timestamp)>,
     /// How each session file in the project folders began when last seen; `None`: it was there before us, or is none.
@@ -91,7 +89,7 @@ impl RegistryObserver {
             followed_by_others: HashMap::new(),
             registered_as: None,
             names_clears: false,
-            history_read: 0,
+            history_read: NewLines::default(),
             given: None,
             known: BTreeMap::new(),
             entered: BTreeMap::new(),
@@ -113,8 +111,7 @@ impl RegistryObserver {
         let there = files::in_project(&project);
         self.entered = latest(&there).into_iter().map(|path| (path, false)).collect();
         self.known = there.into_iter().map(|path| (path, None)).collect();
-        self.history_read =
-            self.history().and_then(|file| fs::metadata(file).ok()).map_or(0, |meta| meta.len());
+        self.history_read = self.history().map(|file| NewLines::behind(&file)).unwrap_or_default();
         self.work_in(project);
     }
 
@@ -253,23 +250,8 @@ impl RegistryObserver {
 
     fn look_at_history(&mut self, seen: &mut Observation) {
         let (Some(history), Some(path)) = (&self.format.history, self.history()) else { return };
-        let Ok(mut file) = open_regular(&path) else { return };
-        let length = file.metadata().map_or(0, |meta| meta.len());
-        if length < self.history_read {
-            self.history_read = 0; // it was cut or rewritten
-        }
-        let from = self.history_read.max(length.saturating_sub(MAX_HISTORY));
-        if length == from || file.seek(SeekFrom::Start(from)).is_err() {
-            return;
-        }
-        let mut bytes = Vec::new();
-        if file.take(MAX_HISTORY).read_to_end(&mut bytes).is_err() {
-            return;
-        }
-        // A torn last line waits.
-        let whole = memchr::memrchr(b'\n', &bytes).map_or(0, |at| at + 1);
-        self.history_read = from + whole as u64;
-        for line in bytes[..whole].split(|byte| *byte == b'\n') {
+        let new = self.history_read.read(&path);
+        for line in new.split(|byte| *byte == b'\n') {
             let Some(entry) = (history.entry)(line) else { continue };
             // Only the last prompt, and only if it was typed in our own conversation: a user who types on has not left it.
             if self.is_in(&entry.session) {
