@@ -59,12 +59,12 @@ fn first_word<'a>(args: &Arguments<'a>) -> Option<&'a [u8]> {
 
 fn conversation(args: &Arguments<'_>) -> Conversation {
     // A flag that is given again takes the place of the one before; one without a value has an empty one.
-    let to = match args.last("--session-id").map(|value| uuid(value.unwrap_or_default())) {
+    let to = match args.last("--session-id").map(uuid) {
         Some(None) => return Conversation::Unknown, // the agent refuses it and exits
         Some(given) => given,
         None => None,
     };
-    let resume = args.last("--resume").map(Option::unwrap_or_default);
+    let resume = args.last("--resume");
     let (continues, looked_up) = (args.has("--continue"), args.has("--from-pr"));
     let forks = args.has("--fork-session");
     let sources = [continues, resume.is_some(), looked_up];

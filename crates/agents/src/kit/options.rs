@@ -64,10 +64,10 @@ impl<'a> Arguments<'a> {
         })
     }
 
-    /// The last time that a flag is given, with its value.
-    pub(crate) fn last(&self, name: &str) -> Option<Option<&'a [u8]>> {
+    /// The value that a flag is given last; empty where it is given without one.
+    pub(crate) fn last(&self, name: &str) -> Option<&'a [u8]> {
         self.0.iter().rev().find_map(|item| match item {
-            Item::Flag(known, value) if *known == name => Some(*value),
+            Item::Flag(known, value) if *known == name => Some(value.unwrap_or_default()),
             _ => None,
         })
     }
@@ -152,15 +152,11 @@ fn read_as_commander<'a>(args: &'a [OsString], table: &'static [Flag]) -> Vec<It
         let mut letters = &arg[1..];
         loop {
             let name = [b"-", letters].concat();
-            let (flag, attached) = match find(&name, table) {
-                Some(flag) => (flag, None),
-                None => match attached_value(letters, table) {
-                    Some((flag, value)) => (flag, Some(value)),
-                    None => {
-                        items.push(Item::Unknown);
-                        break;
-                    }
-                },
+            let exact = find(&name, table).map(|flag| (flag, None));
+            let attached = || attached_value(letters, table).map(|(flag, value)| (flag, Some(value)));
+            let Some((flag, attached)) = exact.or_else(attached) else {
+                items.push(Item::Unknown);
+                break;
             };
             if let (Arity::None, Some(further)) = (flag.arity, attached) {
                 items.push(Item::Flag(flag.names[0], None));

@@ -16,7 +16,9 @@ use crate::meter::record::{ApiError, Fact};
 use crate::meter::title::TitleSource;
 use crate::process_table::ProcessTable;
 use crate::proxied::tests::request;
-use crate::{Conversation, Invocation, InvocationKind, Launch, LaunchStart, Observer, Proxied, ProxyRoute, ProxyStart};
+use crate::{
+    Conversation, Invocation, InvocationKind, Launch, LaunchStart, Observer, Proxied, ProxyRoute, ProxyStart,
+};
 use types::{AgentSessionId, CallKind, Pid, ProcessId, StartTime, Tokens};
 
 const ID: &str = "11111111-1111-4111-8111-111111111111";
