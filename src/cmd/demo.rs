@@ -31,7 +31,7 @@ use types::{AgentSessionId, Ids, RandomIds, SessionId};
 
 /// The commands to try next; to wrap the agents only if they are not wrapped yet.
 fn next(wrapped: bool) -> String {
-    let wrap = ("codemie shim install", "wrap claude, codex and gemini");
+    let wrap = ("codemie shim install", &*format!("wrap {}", registry::names().join(", ")));
     let others = [
         ("codemie usage --scan", "what every conversation on this machine cost"),
         ("codemie dashboard", "all of it in the browser"),

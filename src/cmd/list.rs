@@ -1,5 +1,6 @@
 //! `codemie list`.
 
+use agents::registry::EXAMPLE;
 use std::collections::HashMap;
 use std::io::Write;
 use std::path::Path;
@@ -214,14 +215,19 @@ fn nothing(args: &List, files: usize) -> String {
     if narrowed {
         "No session matches. `codemie list --all` shows every one there is.".to_owned()
     } else if *active {
-        "No session is running. `codemie claude` starts one; `codemie list` shows those that ended."
-            .to_owned()
+        format!(
+            "No session is running. `codemie {EXAMPLE}` starts one; `codemie list` shows those that ended."
+        )
     } else if args.scan {
-        "No sessions yet, and no conversation of an agent on this machine. Run your agent through codemie, for example `codemie claude`, and it is listed here.".to_owned()
+        format!(
+            "No sessions yet, and no conversation of an agent on this machine. Run your agent through codemie, for example `codemie {EXAMPLE}`, and it is listed here."
+        )
     } else {
-        let first = "No sessions yet. Run your agent through codemie, for example `codemie claude`, and it is listed here.";
+        let first = format!(
+            "No sessions yet. Run your agent through codemie, for example `codemie {EXAMPLE}`, and it is listed here."
+        );
         match files {
-            0 => first.to_owned(),
+            0 => first,
             files => format!(
                 "{first} There {} {} from before: `codemie list --scan` lists their conversations, `codemie usage --scan` counts them.",
                 if files == 1 { "is" } else { "are" },

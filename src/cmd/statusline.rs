@@ -7,8 +7,7 @@ use std::path::Path;
 use std::process::ExitCode;
 
 use crate::cli::Statusline;
-use agents::Agent;
-use agents::claude::Claude;
+use agents::registry;
 use config::Config;
 use format::shell;
 use format::text::clean;
@@ -51,21 +50,20 @@ fn line(home: Option<&Home>, status: &AgentStatus, now: Timestamp) -> String {
 fn recorded(home: &Home, status: &AgentStatus, config: &Config, now: Timestamp) -> Option<StatusLine> {
     let mut store = Store::open_to_read(home).ok()?;
     let zone = os::zone::local();
-    store.read(|view| StatusLine::of(view, Claude.name(), status, &config.budgets, now, &zone)).ok()
+    let agent = registry::with_status_line()?.name();
+    store.read(|view| StatusLine::of(view, agent, status, &config.budgets, now, &zone)).ok()
 }
 
 /// What to add, and where. Nothing is written: the file is the user's.
 fn installation() -> String {
-    let folder = std::env::var_os("CLAUDE_CONFIG_DIR").filter(|folder| !folder.is_empty());
-    let file = folder.map_or("~/.claude/settings.json".to_owned(), |folder| {
-        Path::new(&folder).join("settings.json").display().to_string()
-    });
+    let agent = registry::with_status_line();
+    let file = agent.and_then(|agent| agent.status_line_settings(&|name| std::env::var_os(name)));
     let command = format!("{} statusline", this_program());
     let line = serde_json::json!({"type": "command", "command": command});
     format!(
         "Add this line to {}, inside the outer braces; codemie does not change the file:\n\n  \"statusLine\": {line}\n\n\
          `codemie config set statusline.format TEXT` changes what is shown.\n",
-        clean(&file)
+        clean(&file.unwrap_or_default())
     )
 }
 

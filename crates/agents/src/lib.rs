@@ -66,6 +66,11 @@ pub trait Agent: Launch + ConversationFiles + Observe + Live + Proxied + Debug +
     /// What its vendor calls it.
     fn product(&self) -> &'static str;
 
+    /// The file in which its user names the program that prints its status line, in words for that user; `None`: it takes none.
+    fn status_line_settings(&self, _var: Var<'_>) -> Option<String> {
+        None
+    }
+
     /// Who serves its models, as OpenTelemetry's conventions spell it (`gen_ai.provider.name`).
     fn provider(&self) -> Option<&'static str> {
         None

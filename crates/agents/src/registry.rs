@@ -1,4 +1,4 @@
-//! Every agent this binary knows. A further agent is its file under `agent/` and one line in [`AGENTS`]: the command line,
+//! Every agent this binary knows. A further agent is its folder and one line in [`AGENTS`]: the command line,
 //! shims, settings, the doctor and scans are derived from it.
 
 use std::sync::LazyLock;
@@ -12,6 +12,9 @@ use crate::qwen::Qwen;
 
 /// The agents that people call by name, on the command line and through a shim.
 pub static AGENTS: &[&dyn Agent] = &[&Claude, &Codex, &Gemini, &Qwen];
+
+/// The agent that examples in texts for the user name.
+pub const EXAMPLE: &str = "claude";
 
 /// The agents that only codemie itself starts.
 static INTERNAL: &[&dyn Agent] = &[
@@ -34,6 +37,11 @@ pub fn called(name: &str) -> Option<&'static dyn Agent> {
     AGENTS.iter().copied().find(|agent| agent.name() == name)
 }
 
+/// The agent that takes a status line from another program.
+pub fn with_status_line() -> Option<&'static dyn Agent> {
+    AGENTS.iter().copied().find(|agent| agent.status_line_settings(&|_| None).is_some())
+}
+
 /// The agent that a record names.
 pub fn by_name(name: &str) -> Option<&'static dyn Agent> {
     AGENTS.iter().chain(INTERNAL).copied().find(|agent| agent.name() == name)
@@ -52,5 +60,6 @@ mod tests {
         assert_eq!(by_name("demo").map(Agent::name), Some("demo"));
         assert!(called("demo").is_none(), "`codemie demo` is a command and no shim's name");
         assert!(by_name("").is_none());
+        assert!(called(EXAMPLE).is_some() && with_status_line().is_some());
     }
 }

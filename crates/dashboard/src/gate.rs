@@ -27,7 +27,7 @@ pub enum Gate {
 #[derive(Debug)]
 pub struct Once {
     /// Taken by the first request with the right code, or by too many wrong ones.
-    code: Mutex<Option<OpenCode>>,
+    code: Mutex<Option<PendingCode>>,
     /// Signs the cookies. They outlive the process where the caller keeps the key.
     key: [u8; 32],
     /// Signatures of passes that a logout ended, and of entries that were used.
@@ -38,7 +38,7 @@ pub struct Once {
 
 /// A code that nobody has used yet.
 #[derive(Debug)]
-struct OpenCode {
+struct PendingCode {
     hash: TokenHash,
     wrong: u32,
 }
@@ -60,7 +60,7 @@ impl Gate {
     pub fn once(port: u16, key: [u8; 32]) -> Result<(Self, String), NoRandomness> {
         let code = new_code()?;
         let once = Once {
-            code: Mutex::new(Some(OpenCode { hash: TokenHash::of(&code), wrong: 0 })),
+            code: Mutex::new(Some(PendingCode { hash: TokenHash::of(&code), wrong: 0 })),
             key,
             ended: Mutex::default(),
             cookie: format!("codemie_{port}"),

@@ -1,5 +1,6 @@
 //! The sessions as a list on the terminal, to resume one: those of this folder first, the last used before the others.
 
+use agents::registry::EXAMPLE;
 use std::collections::HashMap;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -63,7 +64,7 @@ pub(super) fn pick(home: &Home) -> anyhow::Result<Picked> {
         return Err(without_terminal().into());
     }
     if sessions.is_empty() {
-        let message = "there is no session to resume yet; `codemie claude` starts one".to_owned();
+        let message = format!("there is no session to resume yet; `codemie {EXAMPLE}` starts one");
         return Err(Failure { code: 1, message }.into());
     }
     let Some(mut screen) = Fullscreen::open()? else { return Err(without_terminal().into()) };

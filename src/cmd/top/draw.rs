@@ -1,5 +1,6 @@
 //! What the view looks like on a terminal of any size: which columns fit, the rows, more of the chosen session, the footer. Pure.
 
+use agents::registry::EXAMPLE;
 use jiff::tz::TimeZone;
 use ratatui_core::buffer::Buffer;
 use ratatui_core::layout::Rect;
@@ -294,11 +295,12 @@ fn paint_nothing(buffer: &mut Buffer, board: &Board) {
         return;
     }
     put(buffer, 2, &Line::styled("No session is running.", style(Colour::Heading)), 1);
+    let command = |command: &str, what: &str| format!("codemie {command:<23}{what}");
     for (y, text) in [
-        (4, "codemie claude                 starts one in a terminal"),
-        (5, "codemie run --detach claude    starts one in the background"),
-        (6, "codemie resume                 goes on with an earlier one"),
-        (8, "It is shown here as soon as it runs."),
+        (4, command(EXAMPLE, "starts one in a terminal")),
+        (5, command(&format!("run --detach {EXAMPLE}"), "starts one in the background")),
+        (6, command("resume", "goes on with an earlier one")),
+        (8, "It is shown here as soon as it runs.".to_owned()),
     ] {
         put(buffer, y, &Line::styled(text, style(Colour::Faint)), 1);
     }

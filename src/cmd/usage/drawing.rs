@@ -1,5 +1,6 @@
 //! A report of `usage` as a table or as CSV.
 
+use agents::registry::EXAMPLE;
 use std::fmt::Write as _;
 
 use jiff::tz::TimeZone;
@@ -144,7 +145,9 @@ impl Drawing<'_> {
             return "No usage that fits. `codemie usage` shows all there is.".into();
         }
         if self.report.scan.is_some() {
-            return "No calls in any session file on this machine. Run your agent, for example `codemie claude`.".into();
+            return format!(
+                "No calls in any session file on this machine. Run your agent, for example `codemie {EXAMPLE}`."
+            );
         }
         let first = if self.report.has_demo {
             "Only the demonstration was recorded, which is not counted."
@@ -152,7 +155,7 @@ impl Drawing<'_> {
             "No usage recorded yet."
         };
         match self.report.unwrapped_files {
-            0 => format!("{first} Run your agent through codemie, for example `codemie claude`."),
+            0 => format!("{first} Run your agent through codemie, for example `codemie {EXAMPLE}`."),
             files => format!(
                 "{first} But there {} {} on this machine: `codemie usage --scan` counts what was not run through codemie.",
                 if files == 1 { "is" } else { "are" },

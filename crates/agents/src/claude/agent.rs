@@ -29,6 +29,12 @@ impl Agent for Claude {
         "Claude Code"
     }
 
+    fn status_line_settings(&self, var: Var<'_>) -> Option<String> {
+        let folder = var("CLAUDE_CONFIG_DIR").filter(|folder| !folder.is_empty());
+        let chosen = folder.map(|folder| Path::new(&folder).join("settings.json").display().to_string());
+        Some(chosen.unwrap_or_else(|| "~/.claude/settings.json".to_owned()))
+    }
+
     fn provider(&self) -> Option<&'static str> {
         Some("anthropic")
     }
