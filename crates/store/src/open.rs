@@ -221,7 +221,10 @@ fn create_locked(home: &Home) -> Result<(), Error> {
         return Ok(());
     }
     // The folder may be another tool's of the same name, made without care; it holds our paths and names from now on.
-    let _ = fs::set_permissions(home.path(), Permissions::from_mode(0o700));
+    // Its owner's own rights stay as they are: a folder that was made read-only is refused, not opened.
+    if let Ok(folder) = fs::metadata(home.path()) {
+        let _ = fs::set_permissions(home.path(), Permissions::from_mode(folder.mode() & 0o700));
+    }
     let draft = with_suffix(&path, ".new");
     for stale in beside(&path).chain(beside(&draft)).chain([draft.clone()]) {
         remove(&stale)?;
