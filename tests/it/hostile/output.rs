@@ -93,8 +93,8 @@ fn a_terminal_is_not_steered_by_whatever_is_forgotten() {
 fn completions_offer_agents_where_an_agent_is_asked_for() {
     let sandbox = Sandbox::new();
     for (shell, offered) in [
-        ("bash", "compgen -W \"claude codex gemini demo\""),
-        ("zsh", ":AGENT:(claude codex gemini demo)'"),
+        ("bash", "compgen -W \"claude codex gemini qwen demo\""),
+        ("zsh", ":AGENT:(claude codex gemini qwen demo)'"),
         ("fish", "-l agent -d 'Only of this agent' -r -f -a \"claude"),
     ] {
         let script = output_of(&mut sandbox.codemie(&["completions", shell])).out;
