@@ -3,7 +3,7 @@
 //! Promises: the terminal has its settings, its screen and its cursor back when the view is dropped, also after a panic and
 //! after signals that would end us ([`Event::End`]). Only cells that changed are written. Nothing is asked of the terminal.
 //!
-//! A view paints into a [`Buffer`] of ratatui's; this room is the way from there to the terminal.
+//! A view paints into a [`Buffer`] of ratatui's; this module is the way from there to the terminal.
 
 pub mod choose;
 mod keys;

@@ -1,7 +1,24 @@
-//! The agents: the only room that knows one from another.
+//! The agents: the only crate that knows one from another.
 //!
-//! An agent is one file (or folder) that implements [`Agent`], in its five parts: [`Launch`], [`ConversationFiles`],
-//! [`Observe`], [`Live`] and [`Proxied`]. `registry` lists them.
+//! An agent is a folder that implements [`Agent`] in its five parts; `registry` lists them.
+//!
+//! ```text
+//! launch, invocation     what its arguments mean, what may be added to them, which version it is
+//! files, transcript      where its conversations are; one of them as pages to read
+//! observe, correlate     what a run's files show of the conversation it is in; which one that is (pure)
+//! live                   what its screen and files show of what it does now
+//! proxied, repeats       which API it would call; what its requests say of themselves
+//! meter                  conversations in any form become records
+//! kit                    what agents share
+//! claude codex gemini qwen, demo    the agents; the demonstration's
+//! scribe courier process_table      agents and processes that exist in tests alone
+//! conformance            tests that run over every agent of the registry
+//! ```
+//!
+//! Constraints: files are opened to read, never to write, and processes are handed in. Everything above this crate goes by the
+//! traits, so a further agent changes nothing there.
+//!
+//! Decisions and measurements: docs/design/07-evidence.md, 08-agent-versions.md, 13-conversation-forms.md.
 #![cfg_attr(
     test,
     allow(

@@ -1,6 +1,6 @@
 //! What an agent does at this moment, as its screen, its session file and its own registry show it.
 //!
-//! Everything here reads; the readings of several sources are weighed in the room `live`.
+//! Everything here reads; the readings of several sources are weighed in the module `live` of the crate `runtime`.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -7,7 +7,7 @@
 //! local_facts           facts that only a user's own machine has, handed in
 //! filter, sort, model   the parameters of a page, and the answers it shows
 //! overview, sessions, session, live, health    pages: pure, from answers of the read model to HTML
-//! trend, heat_map, chain, steps, activity, cost_curve    parts of one page
+//! trend, heat_map, chain, steps, activity, calls, cost_curve    parts of one page
 //! csv                   the same numbers as files
 //! panel, table, chart, controls, frame, text, agents, assets    components of all pages
 //! turns, span, axis, scale    pure: turns from events, columns from days, the time of a session, round numbers

@@ -1,7 +1,7 @@
 //! What an answer of a receiver means for the events that were sent. Pure.
 //!
 //! An answer becomes a [`Verdict`]: a fact about the receiver or about the events. What follows from it for the batch and for
-//! the next attempt is decided in [`super::consequence`].
+//! the next attempt is decided by [`consequence`].
 //!
 //! Promise: nothing counts as arrived that the receiver has not confirmed, and every status has its verdict.
 

@@ -1,8 +1,8 @@
 //! The loop that empties the outbox into one sink: take the lease, make durable, send, record the answers.
 //!
 //! [`Drain::step`] sends one batch at most and reports its [`Progress`]; its driver ([`super::sender`], [`super::detached`],
-//! `codemie sync`) decides how long to go on. What to send is decided in [`super::plan`], what follows from the answers in
-//! [`super::consequence`]; here both meet store and network.
+//! `codemie sync`) decides how long to go on. What to send is decided in [`super::plan`], what follows from the answers by
+//! [`super::answer::consequence`]; here both meet store and network.
 //!
 //! Promise: the process may be killed anywhere in here. Everything that must survive is in the store before and after each
 //! request.

@@ -6,14 +6,13 @@
 //! Modules use only those to the left or above:
 //!
 //! ```text
-//! answer  backoff  batch  progress         pure: what an answer means, how long to wait, how much fits
-//! consequence                              pure: what follows for a batch
+//! answer                                   pure: what an answer means, what follows for a batch, how long to wait
 //! http  identity                           one request, one answer; who we are
 //! sink                                     what receivers differ in (the trait)
 //! native  otlp  codemie_v1                 the receivers
 //! direct  foreign  preview                 without an outbox: post, foreign conversations, print
-//! configured  registration  ask            the receivers that the settings name
-//! plan  lease                              what the next step does; who may send
+//! configured                               the receivers that the settings name, and how the store learns of them
+//! plan  lease                              what the next step does, how much fits; who may send
 //! drain                                    the loop
 //! detached                                 the process that sends what a run could not wait for
 //! sender                                   the thread of a run, or of any process that lives long

@@ -1,6 +1,6 @@
 //! The pump's other side: where input for the program comes from and where its output goes.
 //!
-//! The user's terminal is one front end (`user_terminal`). A background host, whose viewers come and go, is another, and a
+//! The user's terminal is one front end ([`UserTerminal`]). A background host, whose viewers come and go, is another, and a
 //! test with scripted input a third. A front end has to provide the five methods of [`FrontEnd`]; [`JobControl`] is what a
 //! terminal shared with a shell needs beyond them, and its defaults are right for everything else.
 //!

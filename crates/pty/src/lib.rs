@@ -7,13 +7,12 @@
 //! sys                              system calls, and all of codemie's `unsafe`
 //! process, signals, wait, tty      processes by pid and start time; signals as bytes; poll or select; the terminal as a device
 //! inner, monitor                   the inner PTY, and the process that is its session leader
-//! front_end, user_terminal         where input comes from and output goes; raw mode, foreground, stops
-//! pump                             one loop over front end, PTY, signals and the monitor's reports
+//! front_end                        where input comes from and output goes; the user's terminal: raw mode, foreground, stops
+//! pump, buffer                     one loop over front end, PTY, signals and the monitor's reports; bytes of one direction
 //! interrupt, typed_ahead, modes    keys that become signals; input from before the start; what is undone at the end
 //! tap                              a copy for observers: they may lag, and then lose output and learn how much
 //! plain                            a program without an inner terminal
 //! screen, chord, viewer, handoff   a screen model and key frames; the terminal of whoever attaches, or that is handed to a host
-//! detached                         processes that nobody waits for
 //! ```
 //!
 //! Constraints:

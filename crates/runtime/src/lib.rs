@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! shim      standing in front of an agent under its name, and finding the real one behind us
-//! budget    how much of each budget is spent, and who is told or stopped
+//! budget    how much of each budget is spent, who is notified, which calls are refused
 //! live      what a running session does now, from all that is known of it: a screen, files, control sequences
 //! remote    a host's socket: frames, and the client's side
 //! track     the tracker: evidence, records, START and END, recovery of runs that vanished

@@ -11,7 +11,7 @@
 //!   deleted files that no session owned are only in the cache, and are lost when it is damaged.)
 //!
 //! ```text
-//! files ─ Followed, Lines ─ calls ─ sorted runs ─┐
+//! files ─ Form, Lines ─ calls ─ sorted runs ─────┐
 //! calls of earlier scans ────────────────────────┼─ merge: whose is it, which revision ─┬─ calls, sorted by key
 //! keys that sessions of the store own ───────────┘                                      └─ sums by conversation, model, day
 //! ```

@@ -40,7 +40,7 @@ impl View<'_> {
         self.all(&Incident::select("FROM incident ORDER BY n"), [], read_row)
     }
 
-    /// A value this room keeps for another room (`machine.salt`, …).
+    /// A value that the store keeps for another crate (`machine.salt`, …).
     pub fn setting(&self, key: &str) -> Result<Option<String>, Error> {
         self.maybe("SELECT value FROM setting WHERE key = ?1", [key], read_value)
     }

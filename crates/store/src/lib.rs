@@ -1,6 +1,6 @@
 //! The one truth: a SQLite database that any number of codemie processes read and write at once.
 //!
-//! This room holds rows and keeps what must hold between them; what a session may do is decided in `session`.
+//! This crate holds rows and keeps what must hold between them; what a session may do is decided in `session`.
 //!
 //! # For callers
 //!
@@ -233,7 +233,7 @@ impl Store {
     }
 }
 
-/// What can be asked. Queries are spread over this room's files, each beside the rows it reads.
+/// What can be asked. Queries are spread over this crate's files, each beside the rows it reads.
 #[derive(Debug)]
 pub struct View<'c> {
     conn: &'c Connection,

@@ -4,8 +4,8 @@
 //! when a key, or another size, waits in the queue. The server reads as fast as its screen model takes bytes (some 50 MiB/s, as
 //! much as a PTY delivers), and no viewer can hold it back, so neither can one hold the program back.
 //!
-//! Terminals that viewers have handed over (`handed_terminals`) are read and written by the pump itself: a key and its echo pass no other
-//! thread.
+//! Terminals that viewers have handed over ([`super::handoff`]) are read and written by the pump itself: a key and its echo pass no
+//! other thread.
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};

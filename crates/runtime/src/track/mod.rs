@@ -6,8 +6,8 @@
 //!
 //! A run has three parts with a state of their own, each testable by itself and with a clock that is handed in:
 //! - [`watcher`]: what to look at and when (observer, watches, [`timers`], the polling net);
-//! - [`write_queue`]: what is to be written ([`pending`]) and retried, the store, the sender ([`receivers`]);
-//! - [`sessions`]: the session the run is in, the correlator's state, and the [`departed`] sessions.
+//! - [`write_queue`]: what is to be written and retried, the store, the sender and its receivers;
+//! - [`sessions`]: the session the run is in, the correlator's state, and the sessions it has departed from.
 //!
 //! [`run_state`] holds the three and lets them change together, and [`run`] is the loop over all.
 
