@@ -36,7 +36,7 @@ const LINES: &str = "codemie [--name N] [--tag T]… [--group G] [--quiet] [--pr
        codemie run [OPTIONS] -- PROGRAM [ARGS…]
        codemie COMMAND";
 
-/// What can be typed there.
+/// What can be typed in `codemie top`.
 const TOP_KEYS: &str = "Keys: up and down (or k and j) choose a session, Enter shows its conversation or screen, a attaches to one in the background, \
                         m sends it a text, s stops it after a question, / filters, d opens the dashboard, ? shows all keys, q leaves. Without a \
                         terminal `codemie list --active` prints what runs.";

@@ -1,4 +1,4 @@
-//! The options of `codemie backend`.
+//! The options of the services: `backend`, `sync` and `proxy`.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;

@@ -1,4 +1,9 @@
 //! The commands: parse result in, library calls, output.
+//!
+//! The way of a question such as `codemie show NAME`: `main` wraps standard output and error so that no text steers the terminal,
+//! [`manage`] calls the command's file, `report::open` opens the store and ends sessions whose wrapper vanished, `report::find` finds
+//! the session, `report` answers with typed values from one look at the store, and the command draws them with `format`, or prints
+//! JSON.
 
 mod answer;
 mod attach;

@@ -4,6 +4,9 @@
 //! that runs) is pure: variables and folder come from an [`Origin`], time, ids and installed programs from a [`World`]. So a
 //! background host can launch for another folder and environment than its own, with a session id that its caller chose.
 //!
+//! `prepare` decides all of it, with `injection` (what is added to the agent) and `proxy_setup` (whether its calls go through a proxy);
+//! `run` carries it out. `resume` and `conflict` come before a launch that continues a session; `stop` ends one.
+//!
 //! This is the hot path from argv0 to exec. Nothing here may keep the agent from running: what codemie cannot do it leaves
 //! out, and reports after the agent has ended.
 
