@@ -193,7 +193,7 @@ impl Worker<'_> {
         };
         let seed = agent_seed(agent.name());
         let turn = Arc::clone(&queue.turn);
-        let mut followed = FormReader::lent(form, job.position, lines, &mut self.room, turn);
+        let mut followed = FormReader::with_buffer(form, job.position, lines, &mut self.room, turn);
         let read = loop {
             let batch = match followed.next(&content) {
                 Ok(Some(batch)) => batch,

@@ -126,8 +126,8 @@ impl<L: Lines> FormReader<L> {
         Ok(Self::new(form, position, lines))
     }
 
-    /// As [`Tail::lent`]; gives the buffer back in [`Self::into_parts`].
-    pub fn lent(
+    /// As [`Tail::with_buffer`]; gives the buffer back in [`Self::into_parts`].
+    pub fn with_buffer(
         form: Form,
         position: Option<Position>,
         lines: L,
@@ -135,7 +135,7 @@ impl<L: Lines> FormReader<L> {
         turn: Arc<LongLineTurn>,
     ) -> Self {
         match form {
-            Form::Lines => Self::Lines(Tail::lent(position, lines, std::mem::take(buffer), turn)),
+            Form::Lines => Self::Lines(Tail::with_buffer(position, lines, std::mem::take(buffer), turn)),
             Form::Document { list } => Self::Document(Document::new(list, position, lines, Some(turn))),
             Form::Rows(_) => Self::Rows(RowTail::new(position, lines)),
         }

@@ -133,8 +133,8 @@ pub struct Tail<L> {
     checked: Option<(i64, i64)>,
     lines: L,
     buffer: Vec<u8>,
-    /// The size that the buffer shrinks to when nothing is left to read: zero, unless it was lent.
-    lent: usize,
+    /// The size that the buffer shrinks to when nothing is left to read: zero, unless a buffer was handed in.
+    least_length: usize,
     /// Where several read at once: whose turn it is to hold a long line, and whether it is ours.
     turn: Option<(Arc<LongLineTurn>, bool)>,
 }
@@ -174,18 +174,23 @@ impl LongLineTurn {
 impl<L: Lines> Tail<L> {
     /// Goes on at `position`, with `lines` as they were there.
     pub fn new(position: Option<Position>, lines: L) -> Self {
-        Self { position, checked: None, lines, buffer: Vec::new(), lent: 0, turn: None }
+        Self { position, checked: None, lines, buffer: Vec::new(), least_length: 0, turn: None }
     }
 
     /// As [`Tail::new`], with a buffer whose length is read at once, for reading many files one after another and
     /// beside others that do.
-    pub fn lent(position: Option<Position>, lines: L, buffer: Vec<u8>, turn: Arc<LongLineTurn>) -> Self {
-        Self { lent: buffer.len(), buffer, turn: Some((turn, false)), ..Self::new(position, lines) }
+    pub fn with_buffer(
+        position: Option<Position>,
+        lines: L,
+        buffer: Vec<u8>,
+        turn: Arc<LongLineTurn>,
+    ) -> Self {
+        Self { least_length: buffer.len(), buffer, turn: Some((turn, false)), ..Self::new(position, lines) }
     }
 
     /// Reader and buffer, for the next file.
     pub fn into_parts(mut self) -> (L, Vec<u8>) {
-        self.shrink(self.lent);
+        self.shrink(self.least_length);
         (self.lines, self.buffer)
     }
 
@@ -199,7 +204,7 @@ impl<L: Lines> Tail<L> {
         let from = self.position;
         let mut at = from.unwrap_or(Position::start_of(file));
         if at.file == file && at.offset == len && self.is_all_read(&at, source)? {
-            self.shrink(self.lent);
+            self.shrink(self.least_length);
             return Ok(None);
         }
         let restart = restart_reason(&at, file, len, source)?;
@@ -262,7 +267,7 @@ impl<L: Lines> Tail<L> {
 
     fn grow(&mut self) {
         // Every reader may hold twice the usual size.
-        if self.buffer.len() >= 2 * CHUNK.max(self.lent)
+        if self.buffer.len() >= 2 * CHUNK.max(self.least_length)
             && let Some((turn, ours @ false)) = &mut self.turn
         {
             turn.take();
@@ -280,7 +285,7 @@ impl<L: Lines> Tail<L> {
         batch.to.offset += dropped as u64;
         batch.to.inside_long_line = end.is_none();
         self.buffer.copy_within(dropped..filled, 0);
-        self.shrink(CHUNK.max(self.lent).max(filled - dropped));
+        self.shrink(CHUNK.max(self.least_length).max(filled - dropped));
         filled - dropped
     }
 
@@ -296,7 +301,7 @@ impl<L: Lines> Tail<L> {
     }
 
     fn give_back(&mut self) {
-        self.shrink(CHUNK.max(self.lent));
+        self.shrink(CHUNK.max(self.least_length));
     }
 
     fn shrink(&mut self, to: usize) {
@@ -304,7 +309,7 @@ impl<L: Lines> Tail<L> {
             self.buffer.truncate(to);
             self.buffer.shrink_to_fit();
         }
-        if self.buffer.len() <= 2 * CHUNK.max(self.lent)
+        if self.buffer.len() <= 2 * CHUNK.max(self.least_length)
             && let Some((turn, ours @ true)) = &mut self.turn
         {
             turn.give();

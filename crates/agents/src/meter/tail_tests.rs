@@ -264,7 +264,7 @@ fn readers_with_lent_buffers_hold_long_lines_one_at_a_time_and_give_the_buffer_b
                 for _ in 0..3 {
                     let line = "x".repeat(long);
                     let file = Memory::new(format!("a\n{line}\nb\n{line}\n{line}").as_bytes());
-                    let mut tail = Tail::lent(None, Keep::default(), room, Arc::clone(&turn));
+                    let mut tail = Tail::with_buffer(None, Keep::default(), room, Arc::clone(&turn));
                     assert_eq!(drain(&mut tail, &file).0, ["a", &kept(&line), "b", &kept(&line)]);
                     // One more is torn: the turn must not be kept for it.
                     room = tail.into_parts().1;
