@@ -38,7 +38,7 @@ use runtime::launch::{Origin, settings};
 pub use scope::Scope;
 use server::ClientMessages;
 use server::SessionServer;
-use tools::{Surroundings, Tools};
+use tools::{ToolContext, Tools};
 use types::Pid;
 
 /// How the user starts the server.
@@ -55,7 +55,7 @@ pub fn serve(options: ServeOptions, home: &Home) -> anyhow::Result<()> {
     let config = settings(Some(home), &origin);
     // A log that cannot be written is done without.
     let _ = log::start(home, Some(&config.log_level));
-    let surroundings = Surroundings {
+    let context = ToolContext {
         home: home.clone(),
         origin: origin.clone(),
         scope: options.scope,
@@ -64,9 +64,9 @@ pub fn serve(options: ServeOptions, home: &Home) -> anyhow::Result<()> {
         processes: Box::new(SystemProcesses),
         live: Box::new(HostedSessions { home: home.clone(), origin }),
     };
-    let listed = tools::list(options.genie, surroundings.config.allow_answers);
+    let listed = tools::list(options.genie, context.config.allow_answers);
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let served = runtime.block_on(serve_tools(Tools::new(surroundings), listed));
+    let served = runtime.block_on(serve_tools(Tools::new(context), listed));
     // A wait that nobody wants any more is not waited for.
     runtime.shutdown_background();
     served

@@ -31,7 +31,7 @@ use types::{ProcessId, RunId, SessionId};
 const CATCH_UP: Duration = Duration::from_secs(5);
 
 /// Everything the tools work with. Tests hand in processes and sessions of their own.
-pub struct Surroundings {
+pub struct ToolContext {
     pub home: Home,
     pub origin: Origin,
     /// The most that a caller may ask for.
@@ -44,7 +44,7 @@ pub struct Surroundings {
 }
 
 pub struct Tools {
-    pub(super) given: Surroundings,
+    pub(super) given: ToolContext,
     /// Looked up once: what appears above it later widens nothing.
     folder: PathBuf,
     store: Mutex<Option<OpenStore>>,
@@ -108,7 +108,7 @@ impl LiveRun {
 }
 
 impl Tools {
-    pub fn new(given: Surroundings) -> Self {
+    pub fn new(given: ToolContext) -> Self {
         let folder = given.origin.folder();
         Self {
             given,

@@ -218,7 +218,7 @@ impl Bench {
     ) -> Tools {
         let home = Home::at(root.join("home"));
         let variables = [("HOME".into(), root.as_os_str().to_owned())];
-        Tools::new(Surroundings {
+        Tools::new(ToolContext {
             home: home.clone(),
             origin: Origin::given(variables, root.join("project")),
             scope,
