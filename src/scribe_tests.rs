@@ -81,7 +81,7 @@ impl Stage {
             prompted: false,
             assigned: None,
             folder: self.folder.clone(),
-            surroundings: store::Surroundings::default(),
+            surroundings: store::EnvSnapshot::default(),
             name: Some("letter".into()),
             tags: Vec::new(),
             group: None,

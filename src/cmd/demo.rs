@@ -25,7 +25,7 @@ use runtime::shim::install::{ShimState, Shims};
 use runtime::track::Plan;
 use store::session::lifecycle::ConversationStart;
 use store::session::record::record;
-use store::{self, Store, Surroundings, View};
+use store::{self, EnvSnapshot, Store, View};
 use types::SessionRecord;
 use types::{AgentSessionId, Ids, RandomIds, SessionId};
 
@@ -171,7 +171,7 @@ fn perform(home: &Home, session: SessionId, swift: bool) -> anyhow::Result<u8> {
         notes: vec![note(now, "arguments", format!("added: --session-id {assigned}"))],
         assigned: Some(assigned),
         folder,
-        surroundings: Surroundings::default(),
+        surroundings: EnvSnapshot::default(),
         name: None,
         tags: Vec::new(),
         group: None,

@@ -36,9 +36,9 @@ impl Realm {
 /// The environment variables that decide where the agent's files are, as they were; `None`: it was not set.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Surroundings(BTreeMap<String, Option<String>>);
+pub struct EnvSnapshot(BTreeMap<String, Option<String>>);
 
-impl Surroundings {
+impl EnvSnapshot {
     fn noted(json: Option<String>) -> Self {
         json.and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default()
     }
@@ -79,7 +79,7 @@ row! {
         pub ended_at: Option<Timestamp>,
         /// The session it is in, or was in last.
         pub session: Option<i64>,
-        pub surroundings: Surroundings as Option<String> => Surroundings::noted,
+        pub surroundings: EnvSnapshot as Option<String> => EnvSnapshot::noted,
         /// Its agent's calls go through the proxy.
         pub proxied: bool,
     }
@@ -145,7 +145,7 @@ impl Tx<'_> {
         self.execute("UPDATE run SET ended_at = ?2 WHERE n = ?1", params![run, at]).map(drop)
     }
 
-    pub fn set_surroundings(&self, run: RunId, surroundings: &Surroundings) -> Result<(), Error> {
+    pub fn set_surroundings(&self, run: RunId, surroundings: &EnvSnapshot) -> Result<(), Error> {
         let json = serde_json::to_string(surroundings).unwrap_or_default();
         self.execute("UPDATE run SET surroundings = ?2 WHERE id = ?1", params![run, json]).map(drop)
     }

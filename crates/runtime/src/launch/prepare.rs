@@ -19,7 +19,7 @@ use delivery::Sinks;
 use os::clock::Clock;
 use os::home::Home;
 use pty::ProgramSpec;
-use store::Surroundings;
+use store::EnvSnapshot;
 use store::session::lifecycle::ConversationStart;
 use types::Evidence;
 use types::{AgentSessionId, Ids};
@@ -332,13 +332,13 @@ struct FollowPlan {
     conversation: ConversationStart,
     /// The id the user chose, if it is free.
     chosen: Option<AgentSessionId>,
-    surroundings: Surroundings,
+    surroundings: EnvSnapshot,
 }
 
 impl FollowPlan {
     fn of(start: &Start, origin: &Origin, folder: &Path) -> Self {
         let mut conversation = start.conversation.clone();
-        let surroundings = RefCell::new(Surroundings::default());
+        let surroundings = RefCell::new(EnvSnapshot::default());
         let Some(AgentStart { agent, chosen, assigned, .. }) = &start.agent else {
             return Self {
                 observer: None,

@@ -223,7 +223,7 @@ pub(super) fn chosen(invocation: &Invocation) -> Option<AgentSessionId> {
 mod tests {
     use super::*;
     use agents::process_table::ProcessTable;
-    use store::Surroundings;
+    use store::EnvSnapshot;
     use types::{Ids, RandomIds, StartTime, Timestamp};
 
     fn resumable(agent: &str, conversation: Option<&str>) -> Resumable {
@@ -281,7 +281,7 @@ mod tests {
                 started_at: Timestamp(0),
                 ended_at: None,
                 session: None,
-                surroundings: Surroundings::default(),
+                surroundings: EnvSnapshot::default(),
                 proxied: false,
             };
             let runs = runs.iter().map(run).collect();

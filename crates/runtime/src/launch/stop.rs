@@ -167,7 +167,7 @@ mod tests {
     use super::*;
     use crate::remote::frames::{Frame, Frames};
     use crate::remote::protocol::Welcome;
-    use store::Surroundings;
+    use store::EnvSnapshot;
     use types::{Ids, RandomIds, StartTime, Timestamp};
 
     fn shell(script: &str) -> Child {
@@ -187,7 +187,7 @@ mod tests {
             started_at: Timestamp(0),
             ended_at: None,
             session: None,
-            surroundings: Surroundings::default(),
+            surroundings: EnvSnapshot::default(),
             proxied: false,
         }
     }

@@ -16,7 +16,7 @@ use crate::live::{UnhostedSession, UnhostedWatch};
 use config::Notify;
 use os::home::own_var;
 use pty::process::SystemProcesses;
-use store::Surroundings;
+use store::EnvSnapshot;
 use types::{LiveState, Moment, SessionId, Timestamp};
 
 /// Commands that run at once. A person reads one after the other; more is a loop.
@@ -192,7 +192,7 @@ pub(super) struct RunNotices {
 pub(super) struct Noticed<'a> {
     pub(super) session: UnhostedSession<'a>,
     pub(super) id: SessionId,
-    pub(super) surroundings: &'a Surroundings,
+    pub(super) surroundings: &'a EnvSnapshot,
 }
 
 impl RunNotices {

@@ -7,7 +7,7 @@ use super::version;
 use agents::Observer;
 use delivery::Sinks;
 use os::home::Home;
-use store::Surroundings;
+use store::EnvSnapshot;
 use store::session::lifecycle::ConversationStart;
 use store::session::lineage::Lineage;
 use store::session::names;
@@ -38,7 +38,7 @@ pub struct Plan {
     pub assigned: Option<AgentSessionId>,
     pub folder: PathBuf,
     /// The environment as it was when `observer` was made, for the recovery of this run.
-    pub surroundings: Surroundings,
+    pub surroundings: EnvSnapshot,
     pub name: Option<String>,
     pub tags: Vec<String>,
     pub group: Option<String>,

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
     use pty::process::Processes;
     use store::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
-    use store::{NewRun, Surroundings, Workspace};
+    use store::{EnvSnapshot, NewRun, Workspace};
     use types::EvidenceKind;
     use types::TransitionKind;
     use types::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
@@ -195,7 +195,7 @@ mod tests {
         let mut store = Store::open(&home, SystemClock.now()).unwrap();
         let id = RandomIds.run();
         let begin = begin(id, ProcessId { pid: Pid(i32::MAX), start: StartTime(1) }, cwd);
-        let mut surroundings = Surroundings::default();
+        let mut surroundings = EnvSnapshot::default();
         surroundings.note("CLAUDE_CONFIG_DIR", Some(root.as_os_str()));
         let binding = |id: &str| Binding {
             agent_session: AgentSessionId(id.into()),
@@ -323,7 +323,7 @@ mod tests {
 
     #[test]
     fn an_unset_variable_is_not_one_that_nobody_asked_for() {
-        let mut noted = Surroundings::default();
+        let mut noted = EnvSnapshot::default();
         noted.note("CODEX_HOME", None);
         noted.note("HOME", Some(OsStr::new("/home/dev")));
         assert_eq!(noted.get("CODEX_HOME"), Some(None));

@@ -19,7 +19,7 @@ use store::session;
 use store::session::lifecycle::ConversationStart;
 use store::session::lineage::Lineage;
 use store::session::state::Phase;
-use store::{Filter, SessionRow, Surroundings};
+use store::{EnvSnapshot, Filter, SessionRow};
 use types::EndReason;
 use types::RunId;
 use types::{AgentSessionId, Ids, ProcessId, RandomIds};
@@ -139,7 +139,7 @@ impl Scene {
             prompted: false,
             assigned: None,
             folder: self.folder.clone(),
-            surroundings: Surroundings::default(),
+            surroundings: EnvSnapshot::default(),
             name: Some("fix".into()),
             tags: Vec::new(),
             group: None,

@@ -15,7 +15,7 @@ use os::file::Stamp;
 use pricing::PriceList;
 use store::session::lifecycle;
 use store::session::lifecycle::{ConversationStart, RunStart};
-use store::{NewRun, Realm, Store, Surroundings, Tx, session};
+use store::{EnvSnapshot, NewRun, Realm, Store, Tx, session};
 use types::{AgentSessionId, Evidence, EvidenceVerdict, Ids, ProcessId, RandomIds, SessionId, Timestamp};
 
 pub(super) struct Sessions {
@@ -374,7 +374,7 @@ pub(super) fn start(
     tx: &Tx<'_>,
     at: Timestamp,
     begin: &RunStart,
-    surroundings: &Surroundings,
+    surroundings: &EnvSnapshot,
 ) -> Result<SessionId, session::Error> {
     let started = lifecycle::start(tx, at, &RandomIds, begin)?;
     let process = begin.run.wrapper;
