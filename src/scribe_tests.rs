@@ -210,7 +210,7 @@ fn a_run_that_vanished_is_recovered() {
     let begin = lifecycle::RunStart {
         run: store::NewRun {
             id: RandomIds.run(),
-            realm: store::Realm::here(),
+            realm: store::BootAndPidNs::here(),
             wrapper: dead,
             proxied: false,
         },

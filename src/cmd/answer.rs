@@ -22,7 +22,7 @@ use runtime::remote::protocol::AnswerRequest;
 use runtime::remote::send::{Recipient, answer};
 use runtime::remote::{RemoteError, client};
 use store::session::approval::refusal;
-use store::{Realm, RunRow};
+use store::{BootAndPidNs, RunRow};
 use types::SessionId;
 
 /// What is asked, where no choice is made.
@@ -46,7 +46,7 @@ pub fn run(args: &Answer, home: &Home, out: &mut dyn Write, err: &mut dyn Write)
     };
     let allowed = settings(Some(home), &origin).mcp.allow_answers;
     let refused = store.read(|view| {
-        let by = lineage(&origin).approver(&view.live_runs()?, &Realm::here());
+        let by = lineage(&origin).approver(&view.live_runs()?, &BootAndPidNs::here());
         refusal(view, by, &target.session, run, allowed)
     })?;
     if let Some(refused) = refused {

@@ -15,7 +15,7 @@ use runtime::launch::{Origin, lineage, named_run, settings};
 use runtime::remote::attach::{NotAttached, Outcome, attach, request};
 use runtime::remote::protocol::{Ended, ToHost};
 use runtime::remote::{Connection, RemoteError, address};
-use store::{Realm, RunRow, Store, View};
+use store::{BootAndPidNs, RunRow, Store, View};
 
 pub fn run(args: &Attach, home: &Home, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     attach_to(&args.session, args.read_only, home, err).map(ExitCode::from)
@@ -51,7 +51,7 @@ pub fn attach_to(session: &str, read_only: bool, home: &Home, err: &mut dyn Writ
 /// the processes above are not looked at.
 fn is_inside(run: &RunRow, origin: &Origin) -> bool {
     named_run(origin).is_some()
-        && lineage(origin).enclosing(std::slice::from_ref(run), &Realm::here()).is_some()
+        && lineage(origin).enclosing(std::slice::from_ref(run), &BootAndPidNs::here()).is_some()
 }
 
 /// The store is asked for the session as it is, without settings and log: somebody waits for the screen. Only where no host is

@@ -22,7 +22,7 @@ use report::find;
 use report::open::{open, open_existing};
 use runtime::budget::{Budget, BudgetKey, BudgetStatus, Per, Subject, Window, raise_command, status};
 use runtime::launch::{Origin, lineage};
-use store::{Realm, RunRow, SessionRow, Store, View};
+use store::{BootAndPidNs, RunRow, SessionRow, Store, View};
 use types::{PicoDollars, Pid, Timestamp};
 
 pub fn run(args: &cli::Budget, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -55,8 +55,12 @@ pub fn run(args: &cli::Budget, home: &Home, out: &mut dyn Write) -> anyhow::Resu
             refuse_inside_a_run(home, "raise a budget")?;
             let mut store = open(home)?;
             let runs = store.read(|view| view.live_runs())?;
-            if !has_own_terminal(&TerminalSession::of_this_process(), &runs, &Realm::here(), &SystemProcesses)
-            {
+            if !has_own_terminal(
+                &TerminalSession::of_this_process(),
+                &runs,
+                &BootAndPidNs::here(),
+                &SystemProcesses,
+            ) {
                 let message = "a budget is raised by a person, in a terminal of their own: here is none";
                 return Err(Failure { code: USAGE, message: message.to_owned() }.into());
             }
@@ -115,7 +119,7 @@ fn find_budget<'a>(budgets: &'a [Budget], which: &BudgetKey) -> anyhow::Result<&
 pub(super) fn refuse_inside_a_run(home: &Home, what: &str) -> anyhow::Result<()> {
     let Some(mut store) = open_existing(home)? else { return Ok(()) };
     let runs = store.read(|view| view.live_runs())?;
-    if lineage(&Origin::of_this_process()).enclosing(&runs, &Realm::here()).is_some() {
+    if lineage(&Origin::of_this_process()).enclosing(&runs, &BootAndPidNs::here()).is_some() {
         let message =
             format!("cannot {what} from inside a run: that is for a person, in a terminal of their own");
         return Err(Failure { code: USAGE, message }.into());
@@ -143,7 +147,12 @@ impl TerminalSession {
 
 /// Whether there is a controlling terminal, and it is not one that a live run gave its agent. What an agent starts apart from itself
 /// (a daemon, `setsid`) has none, though no ancestor shows whose it is.
-fn has_own_terminal(own: &TerminalSession, runs: &[RunRow], here: &Realm, processes: &dyn Processes) -> bool {
+fn has_own_terminal(
+    own: &TerminalSession,
+    runs: &[RunRow],
+    here: &BootAndPidNs,
+    processes: &dyn Processes,
+) -> bool {
     let Some(leader) = own.leader else { return false };
     let gave_its_agent = |run: &RunRow| {
         let of_agent = run.agent.and_then(|agent| processes.session_leader(agent));
@@ -480,7 +489,7 @@ session of project other: $1.00; no session runs that it is for.
         let mut world = world();
         let row = world.store.read(|view| view.live_runs()).unwrap().remove(0);
         let here = row.realm.clone();
-        let run = |wrapper, agent, realm: &Realm| RunRow {
+        let run = |wrapper, agent, realm: &BootAndPidNs| RunRow {
             wrapper: types::ProcessId { pid: Pid(wrapper), start: types::StartTime(1) },
             agent: Some(Pid(agent)),
             realm: realm.clone(),
@@ -497,7 +506,7 @@ session of project other: $1.00; no session runs that it is for.
             let own = TerminalSession { leader: leader.map(Pid) };
             assert_eq!(has_own_terminal(&own, &runs, &here, &Sessions), expected, "{why}");
         }
-        let elsewhere = [run(10, 12, &Realm { pids: "another".into(), ..here.clone() })];
+        let elsewhere = [run(10, 12, &BootAndPidNs { pids: "another".into(), ..here.clone() })];
         let own = TerminalSession { leader: Some(Pid(11)) };
         assert!(
             has_own_terminal(&own, &elsewhere, &here, &Sessions),

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::answer;
 use pty::process::{Processes, SystemProcesses};
-use store::{Error, Realm, SinkRow, Tx};
+use store::{BootAndPidNs, Error, SinkRow, Tx};
 use types::Timestamp;
 use types::{Pid, ProcessId, StartTime};
 
@@ -22,7 +22,7 @@ pub(super) const LEASE: Duration = Duration::from_secs(30);
 pub(super) fn holder() -> String {
     let me = Pid(i32::try_from(std::process::id()).unwrap_or(0));
     let start = SystemProcesses.start_time(me).unwrap_or(StartTime(0));
-    let Realm { boot, pids } = Realm::here();
+    let BootAndPidNs { boot, pids } = BootAndPidNs::here();
     format!("{boot} {pids} {me} {} {}", start.0, Uuid::new_v4())
 }
 
@@ -42,7 +42,7 @@ pub(super) fn take(tx: &Tx<'_>, sink: &SinkRow, holder: &str, now: Timestamp) ->
 pub(super) fn is_held(sink: &SinkRow, now: Timestamp) -> bool {
     let runs = sink.lease_until.is_some_and(|until| until > now) && !is_from_the_future(sink, now);
     let holder = sink.lease_holder.as_ref();
-    runs && holder.is_some_and(|holder| !has_ended(holder, &SystemProcesses, &Realm::here()))
+    runs && holder.is_some_and(|holder| !has_ended(holder, &SystemProcesses, &BootAndPidNs::here()))
 }
 
 /// Whether a lease runs for longer than any is given out: then the clock was set back since, and it does not count.
@@ -51,7 +51,7 @@ fn is_from_the_future(sink: &SinkRow, now: Timestamp) -> bool {
 }
 
 /// Whether the process that a holder names has ended.
-fn has_ended(holder: &str, processes: &dyn Processes, here: &Realm) -> bool {
+fn has_ended(holder: &str, processes: &dyn Processes, here: &BootAndPidNs) -> bool {
     let mut parts = holder.split(' ');
     let (Some(boot), Some(pids)) = (parts.next(), parts.next()) else { return false };
     let mut number = || parts.next().and_then(|part| part.parse::<u64>().ok());
@@ -70,7 +70,7 @@ mod tests {
 
     #[test]
     fn holder_has_ended_when_its_process_is_gone_or_of_another_boot() {
-        let here = Realm::here();
+        let here = BootAndPidNs::here();
         let mine = holder();
         assert!(!has_ended(&mine, &SystemProcesses, &here));
         let me = std::process::id();
@@ -113,7 +113,7 @@ mod tests {
             "who looked at the clock before it was given out takes it from nobody"
         );
         assert!(take_as(&a, Timestamp(now.0 - 60_000)), "given out before the clock was set back");
-        let Realm { boot, pids } = Realm::here();
+        let BootAndPidNs { boot, pids } = BootAndPidNs::here();
         let dead = format!("{boot} {pids} {} 1 x", std::process::id());
         world.store.write(|tx| tx.seize("s", &dead, &a, now.after(LEASE))).unwrap();
         let mut take_as = |who: &str| {

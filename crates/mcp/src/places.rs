@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use super::scope::active_below;
 use pty::process::Processes;
-use store::{self, CLAIMED, NewRequest, PLACE, Realm, RequestRow, Store, View};
+use store::{self, BootAndPidNs, CLAIMED, NewRequest, PLACE, RequestRow, Store, View};
 use types::{ProcessId, SessionId, Timestamp};
 
 /// A launcher answers within less. A place that is older, without a session, is one whose server was stopped in between.
@@ -46,7 +46,7 @@ impl Place {
     ) -> Result<Result<Self, NoPlace>, store::Error> {
         let content = starter.top.map_or(String::new(), |(_, id)| id.to_string());
         let key = session.unwrap_or_else(|| types::Ids::session(&types::RandomIds)).to_string();
-        let realm = Realm::here();
+        let realm = BootAndPidNs::here();
         store.write(|tx| {
             let mut running = starter.top.map_or(Ok(0), |(n, _)| active_below(tx, n))?;
             for (taken, request) in tx.requests(PLACE)? {
@@ -102,7 +102,7 @@ impl Hold {
     fn of(
         view: &View<'_>,
         request: &RequestRow,
-        here: &Realm,
+        here: &BootAndPidNs,
         processes: &dyn Processes,
         now: Timestamp,
     ) -> Result<Self, store::Error> {

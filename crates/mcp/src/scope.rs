@@ -15,7 +15,7 @@ use os::project;
 use pty::process::Processes;
 use runtime::launch::is_shared_daemon;
 use store::session::lineage::Lineage;
-use store::{self, Realm, SessionRow, View};
+use store::{self, BootAndPidNs, SessionRow, View};
 use types::{Pid, RunId, SessionId};
 
 // The default is the project: an orchestrator sees its colleagues in the same folder, and an agent with an injected prompt learns
@@ -67,7 +67,8 @@ impl Caller {
         // Without variables: an agent could set those of its own server.
         let lineage = Lineage::of(server, None, processes, &is_shared_daemon);
         let live = view.live_runs()?;
-        let run = lineage.enclosing(&live, &Realm::here()).map(|run| CallerRun { id: run.id, n: run.n });
+        let run =
+            lineage.enclosing(&live, &BootAndPidNs::here()).map(|run| CallerRun { id: run.id, n: run.n });
         let session = run.map(|run| view.current(run.id)).transpose()?.flatten();
         let folder = session.map_or_else(|| folder.to_owned(), |session| session.workspace.cwd);
         let folder = resolved(&folder);

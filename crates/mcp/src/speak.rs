@@ -18,7 +18,7 @@ use runtime::remote::protocol::{AnswerRequest, SendRequest, StopRequest};
 use runtime::remote::send::Recipient;
 use store::session::approval::{Approver, Refusal, refusal};
 use store::session::lineage::Lineage;
-use store::{Realm, SessionRow};
+use store::{BootAndPidNs, SessionRow};
 use types::{Moment, ProcessId};
 
 /// How long a message may take to be proved delivered.
@@ -216,7 +216,7 @@ impl Tools {
             let lineage = Lineage::of(self.given.server, None, &*self.given.processes, &is_shared_daemon);
             let by = match caller.run {
                 Some(caller) => Approver::Inside(caller.id),
-                None => lineage.approver(&view.live_runs()?, &Realm::here()),
+                None => lineage.approver(&view.live_runs()?, &BootAndPidNs::here()),
             };
             match refusal(view, by, &run.session, &live, self.given.config.allow_answers)? {
                 Some(why) => Err(refused(why)),

@@ -18,7 +18,7 @@ use super::tools::{ResolvedSession, StartedHere, Tools};
 use agents::{Agent, registry};
 use os::clock::{Clock, SystemClock};
 use runtime::launch::resume::Resumable;
-use store::{Claim, NewRequest, Realm, SessionRow, Store, View};
+use store::{BootAndPidNs, Claim, NewRequest, SessionRow, Store, View};
 use types::hex::hex;
 use types::{Ids, ProcessId, RandomIds, SessionId, StartTime, Timestamp};
 
@@ -389,7 +389,7 @@ pub fn claim(
     server: ProcessId,
     now: Timestamp,
 ) -> Result<StartClaim, store::Error> {
-    let realm = Realm::here();
+    let realm = BootAndPidNs::here();
     // A prompt is nobody's business but the agent's.
     let content = hex(&Sha256::digest(request.as_bytes()));
     let request = NewRequest {

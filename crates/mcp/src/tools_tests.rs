@@ -23,7 +23,7 @@ use runtime::remote::protocol::{
 use runtime::remote::send::{Recipient, SendError};
 use store::session::lifecycle::{self, Binding, ConversationStart, RunStart};
 use store::session::state::Ending;
-use store::{NewRun, Realm, Store, Workspace};
+use store::{BootAndPidNs, NewRun, Store, Workspace};
 use types::{
     Activity, AgentSessionId, Delivery, EvidenceKind, Ids, LiveState, Moment, Pid, RandomIds, StartTime,
     Timestamp,
@@ -179,7 +179,7 @@ fn start(
     let begin = RunStart {
         run: NewRun {
             id: run,
-            realm: Realm::here(),
+            realm: BootAndPidNs::here(),
             wrapper: SystemProcesses.identify(me()).unwrap(),
             proxied: false,
         },

@@ -9,7 +9,7 @@ use runtime::remote::address;
 use store::session::lineage::Lineage;
 use store::session::lookup;
 use store::session::lookup::{Found, LookupError, Scan};
-use store::{Filter, Realm, RunRow, SessionRow, Show, View};
+use store::{BootAndPidNs, Filter, RunRow, SessionRow, Show, View};
 use types::{RunId, SessionId};
 
 /// Why there is no one session to answer with.
@@ -127,7 +127,11 @@ fn edit_distance(one: &str, other: &str) -> usize {
 /// The run knows the session it is in now; the variables of its processes name the one it began with.
 pub fn current(view: &View<'_>, lineage: &Lineage) -> Result<Option<SessionRow>, store::Error> {
     let live = view.live_runs()?;
-    lineage.enclosing(&live, &Realm::here()).map(|run| view.current(run.id)).transpose().map(Option::flatten)
+    lineage
+        .enclosing(&live, &BootAndPidNs::here())
+        .map(|run| view.current(run.id))
+        .transpose()
+        .map(Option::flatten)
 }
 
 // Where a live command (`attach`, `send`, `wait`, `stop`) goes: from the session that a person names to the run it is in now.

@@ -10,7 +10,7 @@ use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
 use runtime::launch::stop::{self, CannotStop};
 use runtime::launch::{Origin, lineage};
-use store::{self, Realm, RunRow, SessionRow, Store, View};
+use store::{self, BootAndPidNs, RunRow, SessionRow, Store, View};
 use types::{SessionId, Status};
 
 /// What became of one session.
@@ -112,7 +112,7 @@ pub fn stop_all(
     origin: &Origin,
     grace: Duration,
 ) -> Result<Vec<Result<StopReport, StopError>>, StopError> {
-    let here = Realm::here();
+    let here = BootAndPidNs::here();
     let mine = |run: &RunRow| {
         stop::lives_here(run, &here, &SystemProcesses)
             && !run.is_agents_own()

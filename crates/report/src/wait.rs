@@ -447,7 +447,7 @@ mod tests {
     use runtime::remote::address;
     use runtime::remote::frames::{Frame, Frames};
     use runtime::remote::protocol::Welcome;
-    use store::Realm;
+    use store::BootAndPidNs;
     use store::session::lifecycle::{self, ConversationStart};
     use store::session::state::{Ending, Exit};
     use store::session::testing::World;
@@ -494,7 +494,7 @@ mod tests {
         let mut begin = world.begin(ConversationStart::Fresh);
         // A wrapper that lives: this process.
         let me = Pid(i32::try_from(std::process::id()).unwrap());
-        (begin.run.realm, begin.run.wrapper) = (Realm::here(), SystemProcesses.identify(me).unwrap());
+        (begin.run.realm, begin.run.wrapper) = (BootAndPidNs::here(), SystemProcesses.identify(me).unwrap());
         let (run, started) = world.start_as(&begin);
         let home = world.home.clone();
         let target =

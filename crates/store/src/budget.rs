@@ -5,7 +5,7 @@ use rusqlite::params;
 use super::record::UNPRICED;
 use super::row::{insert, read_row, read_value};
 use super::total::sum;
-use super::{Error, Realm, Tx, View};
+use super::{BootAndPidNs, Error, Tx, View};
 use types::row::RowColumns;
 use types::{PicoDollars, ProcessId, SessionId, Timestamp, row};
 
@@ -75,7 +75,7 @@ row! {
         /// The call has not begun: it waits for others, since `at`.
         pub waits: bool,
         pub owner: ProcessId = "owner_pid, owner_start" [row],
-        pub realm: Realm [row],
+        pub realm: BootAndPidNs [row],
     }
 }
 

@@ -90,7 +90,7 @@ pub use quota::{QuotaRow, QuotaUseRow};
 pub use recent_tools::{Step, StepKind, ToolRow};
 pub use record::{Priced, RecordKind, RecordRow, StoredRecord};
 pub use request::{CLAIMED, Claim, NewRequest, PLACE, REMEMBERED, RequestRow};
-pub use run::{EnvSnapshot, NewRun, Realm, RunRow};
+pub use run::{BootAndPidNs, EnvSnapshot, NewRun, RunRow};
 pub use session_list::{ListedSession, RunProcesses};
 pub use session_row::{Exit, Phase, SessionRow, Workspace};
 pub use sink::{SinkCount, SinkRow};

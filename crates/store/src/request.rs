@@ -9,7 +9,7 @@ use std::time::Duration;
 use rusqlite::params;
 
 use super::row::{insert, read_keyed, read_row};
-use super::{Error, Realm, Tx, View};
+use super::{BootAndPidNs, Error, Tx, View};
 use types::row::RowColumns;
 use types::{ProcessId, RunId, SessionId, Timestamp, row};
 
@@ -26,7 +26,7 @@ pub struct NewRequest<'a> {
     pub content: &'a str,
     /// The process that carries it out.
     pub owner: ProcessId,
-    pub realm: &'a Realm,
+    pub realm: &'a BootAndPidNs,
     /// The run and the session it is for, as far as they are known already.
     pub run: Option<RunId>,
     pub session: Option<SessionId>,
@@ -38,7 +38,7 @@ row! {
     pub struct RequestRow {
         pub content: String,
         pub owner: ProcessId = "owner_pid, owner_start" [row],
-        pub realm: Realm [row],
+        pub realm: BootAndPidNs [row],
         pub run: Option<RunId>,
         pub session: Option<SessionId>,
         /// How far it has come, in the words of its kind.
@@ -141,13 +141,13 @@ mod tests {
 
     const AT: Timestamp = Timestamp(1_768_135_000_000);
 
-    fn new<'a>(kind: &'a str, key: &'a str, content: &'a str, realm: &'a Realm) -> NewRequest<'a> {
+    fn new<'a>(kind: &'a str, key: &'a str, content: &'a str, realm: &'a BootAndPidNs) -> NewRequest<'a> {
         let owner = ProcessId { pid: Pid(7), start: StartTime(11) };
         NewRequest { kind, key, content, owner, realm, run: None, session: None }
     }
 
-    fn realm() -> Realm {
-        Realm { boot: "boot".into(), pids: "pid:[1]".into() }
+    fn realm() -> BootAndPidNs {
+        BootAndPidNs { boot: "boot".into(), pids: "pid:[1]".into() }
     }
 
     #[test]

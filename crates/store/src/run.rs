@@ -18,13 +18,13 @@ row! {
     /// Where a pid means something: since this boot, in this pid namespace. Another boot's process is gone; one of another
     /// namespace (a container sharing the home) cannot be judged from here.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    pub struct Realm {
+    pub struct BootAndPidNs {
         pub boot: String,
         pub pids: String,
     }
 }
 
-impl Realm {
+impl BootAndPidNs {
     /// Of this process. Empty where the system does not show it: then pid and start time alone decide.
     pub fn here() -> Self {
         let boot = text_at_most(Path::new("/proc/sys/kernel/random/boot_id"), 64).unwrap_or_default();
@@ -61,7 +61,7 @@ impl EnvSnapshot {
 #[derive(Clone, Debug)]
 pub struct NewRun {
     pub id: RunId,
-    pub realm: Realm,
+    pub realm: BootAndPidNs,
     pub wrapper: ProcessId,
     /// Its agent's calls go through the proxy.
     pub proxied: bool,
@@ -72,7 +72,7 @@ row! {
     pub struct RunRow from "run" {
         pub n: i64,
         pub id: RunId,
-        pub realm: Realm [row],
+        pub realm: BootAndPidNs [row],
         pub wrapper: ProcessId = "wrapper_pid, wrapper_start" [row],
         pub agent: Option<Pid> = "agent_pid",
         pub started_at: Timestamp,

@@ -21,7 +21,7 @@ use store::session::absorb::{Batch, absorb};
 use store::session::lifecycle::{self, Binding, ConversationStart, RunStart, Transition};
 use store::session::publish::publish;
 use store::session::state::{Ending, Exit};
-use store::{FileId, NewRun, PicoDollars, Priced, Realm, Store, Workspace};
+use store::{BootAndPidNs, FileId, NewRun, PicoDollars, Priced, Store, Workspace};
 use types::EvidenceKind;
 use types::Timestamp;
 use types::TransitionKind;
@@ -70,7 +70,7 @@ impl World {
         RunStart {
             run: NewRun {
                 id: RandomIds.run(),
-                realm: Realm::here(),
+                realm: BootAndPidNs::here(),
                 wrapper: SystemProcesses.identify(me).unwrap(),
                 proxied: false,
             },

@@ -288,7 +288,7 @@ fn two_processes_at_once_send_once_and_a_dead_ones_lease_is_taken() {
     assert_eq!((receiver.received().len(), ledger.events().len()), (2, 57));
 
     world.spoken("c", 1);
-    let dead = store::Realm::here();
+    let dead = store::BootAndPidNs::here();
     let dead = format!("{} {} {} 1 x", dead.boot, dead.pids, std::process::id());
     let (now, later) = (world.now, types::Timestamp(i64::MAX / 2));
     assert!(world.store.write(|tx| tx.lease("backend", &dead, now, later)).unwrap());

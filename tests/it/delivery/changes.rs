@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use delivery::{Drain, Idle, Pace, needs_delivery};
 use serde_json::Value;
 use store::session::lifecycle::{ConversationStart, RunStart};
-use store::{Realm, Store};
+use store::{BootAndPidNs, Store};
 use types::AgentSessionId;
 use types::Timestamp;
 
@@ -250,7 +250,7 @@ fn lease_of_a_killed_sender_does_not_prevent_delivery() {
     world.spoken("a", 1);
     let mut store = Store::open(&world.home, world.now).unwrap();
     let now = os::clock::Clock::now(&os::clock::SystemClock);
-    let here = Realm::here();
+    let here = BootAndPidNs::here();
     let holder = |start: u64| format!("{} {} {} {start} x", here.boot, here.pids, std::process::id());
     let until = Timestamp(now.0 + 20_000);
     // One of whom it cannot be said that it is gone, and one that is.

@@ -23,7 +23,7 @@ use types::{AgentSessionId, Ids, PicoDollars, Pid, RandomIds, RunId, Timestamp};
 
 use super::{Admission, AskedCall, Budget, CurrentBudgets, Guard};
 use os::home::Home;
-use store::{self, Realm, Store};
+use store::{self, BootAndPidNs, Store};
 
 /// How long a call waits for the store. An answer takes less than a millisecond; a store that needs longer is in trouble, and that
 /// is no reason to keep an agent waiting.
@@ -90,7 +90,7 @@ impl BudgetGate {
             home: home.clone(),
             run,
             caller,
-            guard: Guard { owner, realm: Realm::here() },
+            guard: Guard { owner, realm: BootAndPidNs::here() },
             zone: os::zone::local(),
             budgets: Mutex::new(CurrentBudgets::of(home)),
             store: Mutex::default(),

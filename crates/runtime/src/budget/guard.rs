@@ -20,7 +20,7 @@ use pricing::PriceList;
 use pricing::tier::Tier;
 use pty::process::Processes;
 use store::session::proxied::is_counted;
-use store::{Hold, Realm, Tx};
+use store::{BootAndPidNs, Hold, Tx};
 use types::{AgentSessionId, PicoDollars, ProcessId, RunId, Timestamp, Tokens};
 
 /// A reservation that is older is one that was never given back, or belongs to a process that cannot be seen from here. No answer
@@ -150,7 +150,7 @@ impl Refused {
 #[derive(Clone, Debug)]
 pub struct Guard {
     pub owner: ProcessId,
-    pub realm: Realm,
+    pub realm: BootAndPidNs,
 }
 
 impl Guard {

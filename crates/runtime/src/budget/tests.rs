@@ -18,7 +18,7 @@ use store::session::lifecycle::{self, ConversationStart};
 use store::session::prune::prune;
 use store::session::state::{Ending, Exit};
 use store::session::testing::{World, agent_session, binding, usage};
-use store::{Priced, Realm, Spent, Store};
+use store::{BootAndPidNs, Priced, Spent, Store};
 
 /// A million pico-dollars is what one token of answer costs in the tests' records.
 const TOKEN: i64 = 1_000_000;
@@ -77,7 +77,7 @@ impl Processes for AllAlive {
 
 fn guard(number: i32) -> Guard {
     let owner = ProcessId { pid: Pid(number), start: StartTime(u64::try_from(number).unwrap()) };
-    Guard { owner, realm: Realm { boot: "boot".into(), pids: "pids".into() } }
+    Guard { owner, realm: BootAndPidNs { boot: "boot".into(), pids: "pids".into() } }
 }
 
 fn ask(
@@ -308,10 +308,10 @@ fn reservations_of_a_killed_process_do_not_count() {
     let mut holder = Command::new("sleep").arg("600").stdin(Stdio::null()).spawn().unwrap();
     let pid = Pid(i32::try_from(holder.id()).unwrap());
     let owner = SystemProcesses.identify(pid).unwrap();
-    let theirs = Guard { owner, realm: Realm::here() };
+    let theirs = Guard { owner, realm: BootAndPidNs::here() };
     let ours = Guard {
         owner: SystemProcesses.identify(Pid(i32::try_from(std::process::id()).unwrap())).unwrap(),
-        realm: Realm::here(),
+        realm: BootAndPidNs::here(),
     };
     let ask = |world: &mut World, guard: &Guard, call: &str, at| {
         ask(guard, &mut world.store, &budgets, call, "one", at, &SystemProcesses)
@@ -323,13 +323,14 @@ fn reservations_of_a_killed_process_do_not_count() {
     assert!(matches!(ask(&mut world, &ours, "b", now), Admission::Held(_)));
     // Of a process that cannot be seen from here, they count for an hour; of another boot, not at all.
     world.store.write(|tx| tx.release_budget("b")).unwrap();
-    let elsewhere = Guard { owner, realm: Realm { pids: "another container".into(), ..Realm::here() } };
+    let elsewhere =
+        Guard { owner, realm: BootAndPidNs { pids: "another container".into(), ..BootAndPidNs::here() } };
     assert!(matches!(ask(&mut world, &elsewhere, "c", now), Admission::Held(_)));
     assert_eq!(ask(&mut world, &ours, "d", now), Admission::Waits);
     let later = now.after(Duration::from_hours(1));
     assert!(matches!(ask(&mut world, &ours, "d", later), Admission::Held(_)));
     world.store.write(|tx| tx.release_budget("d")).unwrap();
-    let earlier = Guard { owner, realm: Realm { boot: "another".into(), ..Realm::here() } };
+    let earlier = Guard { owner, realm: BootAndPidNs { boot: "another".into(), ..BootAndPidNs::here() } };
     assert!(matches!(ask(&mut world, &earlier, "e", now), Admission::Held(_)));
     assert!(matches!(ask(&mut world, &ours, "f", now), Admission::Held(_)));
 }
@@ -341,7 +342,7 @@ fn a_call_that_waits_for_its_session_counts_until_it_is_stored() {
     let now = world.wait(1000);
     let budgets = [budget(Per::Day, None, 100)];
     // Its session is not known yet, and the process that passed it on is gone.
-    let gone = Guard { realm: Realm { boot: "another".into(), pids: String::new() }, ..guard(9) };
+    let gone = Guard { realm: BootAndPidNs { boot: "another".into(), pids: String::new() }, ..guard(9) };
     let first = ask(&gone, &mut world.store, &budgets, "a", "not known yet", now, &AllAlive);
     assert!(matches!(first, Admission::Held(_)));
     world.store.write(|tx| tx.keep_budget_hold("a", "msg-1", PicoDollars(100 * TOKEN), now)).unwrap();

@@ -17,7 +17,7 @@ use os::file::{create_private, entries, modified, open_private, read_at_most};
 use os::home::Home;
 use pty::process;
 use pty::process::Processes;
-use store::Realm;
+use store::BootAndPidNs;
 use types::{AgentSessionId, Pid, ProcessId, RunId, StartTime};
 
 /// What to do if the session is running already: `--on-conflict`.
@@ -205,7 +205,7 @@ pub fn claim(
     let path = home.run().join(format!("{PREFIX}{agent}-{conversation}.lock"));
     create_private(&home.run()).map_err(NotClaimed::Failed)?;
     let mut file = locked(&path).map_err(NotClaimed::Failed)?;
-    let here = Realm::here();
+    let here = BootAndPidNs::here();
     if let Some(other) = current(&path, &here, processes).filter(|other| other.process() != own)
         && !has_begun(other.process())
     {
@@ -238,7 +238,7 @@ fn locked(path: &Path) -> io::Result<fs::File> {
 }
 
 /// The claim in the file, if its process may still be there.
-fn current(path: &Path, here: &Realm, processes: &dyn Processes) -> Option<Claim> {
+fn current(path: &Path, here: &BootAndPidNs, processes: &dyn Processes) -> Option<Claim> {
     let claim: Claim = serde_json::from_slice(&read_at_most(path, MAX_CLAIM).ok()?).ok()?;
     let lives = match (claim.boot == here.boot, claim.pids == here.pids) {
         (false, _) => false,
@@ -253,7 +253,7 @@ fn current(path: &Path, here: &Realm, processes: &dyn Processes) -> Option<Claim
 
 /// Removes claims that are over because their process has ended.
 pub fn sweep(home: &Home, processes: &dyn Processes) {
-    let here = Realm::here();
+    let here = BootAndPidNs::here();
     for path in entries(&home.run()).unwrap_or_default().into_iter().filter(|path| is_claim(path)) {
         let work = path.file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         // Not while somebody writes it: a file removed between its locking and its writing would be a claim nobody sees.

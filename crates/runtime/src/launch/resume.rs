@@ -14,7 +14,7 @@ use os::clock::{Clock, SystemClock};
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses, tree};
 use store::session::lifecycle::ConversationStart;
-use store::{Realm, RunRow, Store};
+use store::{BootAndPidNs, RunRow, Store};
 use types::{AgentSessionId, Pid, ProcessId};
 
 /// How long after the end of everybody who wrote to it a conversation may seem to be in use: registries and locks are removed by
@@ -68,7 +68,7 @@ impl Resumable {
 
     /// Everybody who writes to the conversation now: runs of codemie's first, then processes that it does not run.
     pub fn holders(&self, home: &Home, var: Var<'_>, processes: &dyn Processes) -> Vec<Holder> {
-        let here = Realm::here();
+        let here = BootAndPidNs::here();
         let of_run = |run: &RunRow| {
             if stop::lives_elsewhere(run, &here) {
                 return Some(Holder::Elsewhere { run: run.id });
@@ -265,14 +265,14 @@ mod tests {
     const ID: &str = "7a276c6b-0000-4000-8000-000000000003";
 
     impl Scene {
-        fn new(registered: &[(i32, &str)], runs: &[(i32, Realm)]) -> Self {
+        fn new(registered: &[(i32, &str)], runs: &[(i32, BootAndPidNs)]) -> Self {
             let folder = tempfile::tempdir().unwrap();
             std::fs::create_dir_all(folder.path().join("claude/sessions")).unwrap();
             for (pid, kind) in registered {
                 let entry = format!(r#"{{"pid":{pid},"sessionId":"{ID}","procStart":"7","kind":"{kind}"}}"#);
                 std::fs::write(folder.path().join(format!("claude/sessions/{pid}.json")), entry).unwrap();
             }
-            let run = |(pid, realm): &(i32, Realm)| RunRow {
+            let run = |(pid, realm): &(i32, BootAndPidNs)| RunRow {
                 n: i64::from(*pid),
                 id: RandomIds.run(),
                 realm: realm.clone(),
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn everybody_who_writes_to_a_conversation_is_found_once() {
-        let here = Realm::here;
+        let here = BootAndPidNs::here;
         let mut table = ProcessTable::new(&[
             (10, 7, "codemie"),
             (11, 7, "claude"),
@@ -336,8 +336,8 @@ mod tests {
     #[test]
     fn a_run_of_another_container_may_live_and_one_of_another_boot_does_not() {
         let table = ProcessTable::new(&[(10, 7, "codemie")]);
-        let container = Realm { pids: "another".into(), ..Realm::here() };
-        let rebooted = Realm { boot: "another".into(), ..Realm::here() };
+        let container = BootAndPidNs { pids: "another".into(), ..BootAndPidNs::here() };
+        let rebooted = BootAndPidNs { boot: "another".into(), ..BootAndPidNs::here() };
         let holders = Scene::new(&[], &[(10, container)]).holders(&table);
         assert_eq!(holders, ["in another container that shares codemie's home"]);
         assert_eq!(Scene::new(&[], &[(10, rebooted)]).holders(&table), [""; 0]);

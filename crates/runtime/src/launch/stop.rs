@@ -17,7 +17,7 @@ use os::home::Home;
 use pty::process;
 use pty::process::tree::{self, Excluded, Tree};
 use pty::process::{Processes, SystemProcesses};
-use store::{Realm, RunRow, Store};
+use store::{BootAndPidNs, RunRow, Store};
 use types::{Pid, ProcessId};
 
 /// How long the agent has by default. Claude was measured at 2.6 s while it streams.
@@ -48,18 +48,18 @@ pub enum CannotStop {
 }
 
 /// Whether a run's wrapper is a process that can be seen from here, and lives.
-pub fn lives_here(run: &RunRow, here: &Realm, processes: &dyn Processes) -> bool {
+pub fn lives_here(run: &RunRow, here: &BootAndPidNs, processes: &dyn Processes) -> bool {
     run.realm == *here && processes.alive(run.wrapper)
 }
 
 /// Whether it may live where it cannot be seen.
-pub fn lives_elsewhere(run: &RunRow, here: &Realm) -> bool {
+pub fn lives_elsewhere(run: &RunRow, here: &BootAndPidNs) -> bool {
     run.realm.boot == here.boot && run.realm.pids != here.pids
 }
 
 /// Stops a run of the agent called `agent` and waits until everything is gone. Returns what survived, as people know it.
 pub fn stop(home: &Home, run: &RunRow, agent: &str, grace: Duration) -> Result<Vec<String>, CannotStop> {
-    let here = Realm::here();
+    let here = BootAndPidNs::here();
     let elsewhere = lives_elsewhere(run, &here);
     if !elsewhere && !lives_here(run, &here, &SystemProcesses) {
         return Ok(Vec::new());
@@ -118,7 +118,7 @@ pub fn tree_of(home: &Home, wrapper: ProcessId, excluded: Excluded<'_>) -> Tree 
 /// The hosts of other sessions. Where the store cannot be read there are none.
 fn other_hosts(home: &Home, wrapper: ProcessId) -> Vec<ProcessId> {
     let runs = Store::open(home, SystemClock.now()).and_then(|mut store| store.read(|view| view.live_runs()));
-    let here = Realm::here();
+    let here = BootAndPidNs::here();
     let hosts = runs.unwrap_or_default().into_iter().filter(|run| {
         run.wrapper != wrapper && address::exists(home, run.id) && lives_here(run, &here, &SystemProcesses)
     });
@@ -181,7 +181,7 @@ mod tests {
         RunRow {
             n: 1,
             id: RandomIds.run(),
-            realm: Realm::here(),
+            realm: BootAndPidNs::here(),
             wrapper,
             agent: None,
             started_at: Timestamp(0),
@@ -300,10 +300,15 @@ mod tests {
         let wrapper = process(&child);
         let reused = run_of(ProcessId { start: StartTime(wrapper.start.0 + 1), ..wrapper });
         assert_eq!(stop(&home, &reused, "claude", GRACE), Ok(Vec::new()));
-        let rebooted = RunRow { realm: Realm { boot: "another".into(), ..Realm::here() }, ..run_of(wrapper) };
+        let rebooted = RunRow {
+            realm: BootAndPidNs { boot: "another".into(), ..BootAndPidNs::here() },
+            ..run_of(wrapper)
+        };
         assert_eq!(stop(&home, &rebooted, "claude", GRACE), Ok(Vec::new()));
-        let container =
-            RunRow { realm: Realm { pids: "another".into(), ..Realm::here() }, ..run_of(wrapper) };
+        let container = RunRow {
+            realm: BootAndPidNs { pids: "another".into(), ..BootAndPidNs::here() },
+            ..run_of(wrapper)
+        };
         assert_eq!(stop(&home, &container, "claude", GRACE), Err(CannotStop::Elsewhere));
         let of_the_agent = RunRow { agent: Some(wrapper.pid), ..run_of(wrapper) };
         assert_eq!(stop(&home, &of_the_agent, "claude", GRACE), Err(CannotStop::AgentsOwn(wrapper.pid)));

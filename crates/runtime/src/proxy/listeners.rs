@@ -16,7 +16,7 @@ use super::settings::ProxySettings;
 use os::file::{create_private, entries, read_at_most};
 use os::home::Home;
 use pty::process::Processes;
-use store::Realm;
+use store::BootAndPidNs;
 use types::{Pid, ProcessId, RunId, StartTime, Timestamp};
 
 const MAX_BYTES: u64 = 64 << 10;
@@ -58,7 +58,7 @@ impl Listener {
 
 /// Notes a listener; the note is removed when this is dropped.
 pub fn note(settings: &ProxySettings, keeper: ProcessId, since: Timestamp) -> io::Result<Note> {
-    let Realm { boot, pids } = Realm::here();
+    let BootAndPidNs { boot, pids } = BootAndPidNs::here();
     let listener = Listener {
         port: settings.port,
         keeper_pid: keeper.pid.0,
@@ -99,7 +99,7 @@ impl Drop for Note {
 
 /// All listeners whose keepers live. Notes of others are removed.
 pub fn living(home: &Home, processes: &dyn Processes) -> Vec<Listener> {
-    let here = Realm::here();
+    let here = BootAndPidNs::here();
     let mut living = Vec::new();
     for path in entries(&folder(home)).unwrap_or_default() {
         let Some(listener) = read(&path) else { continue };

@@ -15,7 +15,7 @@ use os::home::{Home, own_var};
 use store::session::lifecycle::{Binding, ConversationStart, RunStart};
 use store::session::state::Ending;
 use store::session::{Error, lifecycle, proxied};
-use store::{Exit, NewRun, Realm, Store, Tx, Workspace};
+use store::{BootAndPidNs, Exit, NewRun, Store, Tx, Workspace};
 use types::{
     AgentSessionId, Evidence, EvidenceKind, EvidenceVerdict, Ids, ProcessId, RandomIds, RunId, SessionId,
     Timestamp,
@@ -313,7 +313,7 @@ impl ServedSessions {
         name: Option<String>,
     ) -> RunStart {
         RunStart {
-            run: NewRun { id: run, realm: Realm::here(), wrapper: self.process, proxied: true },
+            run: NewRun { id: run, realm: BootAndPidNs::here(), wrapper: self.process, proxied: true },
             agent: agent.to_owned(),
             local_only: false,
             agent_version: None,

@@ -11,7 +11,7 @@ use super::protocol::{AnswerRequest, FromHost, MAX_FRAME, SendAnswer, SendReques
 use crate::live::events::Cursor;
 use os::home::Home;
 use pty::process::{Processes, SystemProcesses};
-use store::{Claim, NewRequest, Realm, RequestRow, Store, View};
+use store::{BootAndPidNs, Claim, NewRequest, RequestRow, Store, View};
 use types::{Delivery, Pid, ProcessId, RunId, SessionId, StartTime, Timestamp};
 
 /// The kind of these requests in the store.
@@ -105,7 +105,7 @@ fn send_by(
     if key.is_empty() || key.len() > LONGEST_KEY {
         return Err(SendError::Key);
     }
-    let (content, realm) = (fingerprint(&text), Realm::here());
+    let (content, realm) = (fingerprint(&text), BootAndPidNs::here());
     let new = NewRequest {
         kind: KIND,
         key,

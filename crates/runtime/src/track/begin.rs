@@ -11,7 +11,7 @@ use os::project::Project;
 use pty::process::{Processes, SystemProcesses};
 use store::session::lifecycle::{self, RunStart};
 use store::session::{self};
-use store::{NewRun, Realm, Store, Workspace};
+use store::{BootAndPidNs, NewRun, Store, Workspace};
 use types::{Ids, Pid, ProcessId, RandomIds, SessionId, StartTime};
 
 /// Commits the START, with all that is known of the run. Returns its session, and where its events are sent.
@@ -25,7 +25,7 @@ pub(super) fn start(
     let wrapper =
         SystemProcesses.identify(wrapper).unwrap_or(ProcessId { pid: wrapper, start: StartTime(0) });
     let begin = RunStart {
-        run: NewRun { id: plan.run, realm: Realm::here(), wrapper, proxied: plan.proxied },
+        run: NewRun { id: plan.run, realm: BootAndPidNs::here(), wrapper, proxied: plan.proxied },
         agent: plan.agent.clone(),
         local_only: plan.local_only,
         agent_version: plan.version.clone(),

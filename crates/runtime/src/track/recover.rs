@@ -19,7 +19,7 @@ use os::file::modified;
 use os::home::{Home, own_var};
 use pty::process::{Processes, SystemProcesses};
 use store::session::{self, publish::publish};
-use store::{self, Realm, RunRow, SessionRow, Store, View};
+use store::{self, BootAndPidNs, RunRow, SessionRow, Store, View};
 use types::{Pid, Timestamp};
 
 /// How long after a session was broken off its files are looked at. Codex and Gemini are started by a launcher: where that is
@@ -50,7 +50,8 @@ pub fn recover(store: &mut Store, home: &Home) -> Result<(), session::Error> {
     let to_end = |store: &mut Store, run: &RunRow, session: &SessionRow| {
         read_to_end(store, run, session, || Arc::clone(&prices))
     };
-    let ended = session::recover::recover(store, &SystemProcesses, &Realm::here(), now, noted, to_end)?;
+    let ended =
+        session::recover::recover(store, &SystemProcesses, &BootAndPidNs::here(), now, noted, to_end)?;
     store.read(|view| {
         exit_note::sweep(home, view, now)?;
         remove_sockets(home, view, now)
@@ -64,7 +65,7 @@ pub fn recover(store: &mut Store, home: &Home) -> Result<(), session::Error> {
 /// Removes the sockets of hosts that are gone. Nothing is asked of a process and none is touched: a host that lives keeps its own,
 /// also one that is stopped or does not answer, and one whose START is not stored yet.
 fn remove_sockets(home: &Home, view: &View<'_>, now: Timestamp) -> Result<(), store::Error> {
-    let here = Realm::here();
+    let here = BootAndPidNs::here();
     address::sweep(home, |run, socket| {
         let made = || fs::symlink_metadata(socket).map(|meta| modified(&meta));
         Ok(match view.run(run)? {
@@ -173,7 +174,7 @@ mod tests {
 
     fn begin(id: RunId, wrapper: ProcessId, cwd: PathBuf) -> RunStart {
         RunStart {
-            run: NewRun { id, realm: Realm::here(), wrapper, proxied: false },
+            run: NewRun { id, realm: BootAndPidNs::here(), wrapper, proxied: false },
             agent: "claude".into(),
             local_only: false,
             agent_version: None,
@@ -306,7 +307,7 @@ mod tests {
         session::recover::recover(
             &mut killed.store,
             &SystemProcesses,
-            &Realm::here(),
+            &BootAndPidNs::here(),
             now,
             |_| None,
             |store, run, row| {

@@ -15,7 +15,7 @@ use os::file::Stamp;
 use pricing::PriceList;
 use store::session::lifecycle;
 use store::session::lifecycle::{ConversationStart, RunStart};
-use store::{EnvSnapshot, NewRun, Realm, Store, Tx, session};
+use store::{BootAndPidNs, EnvSnapshot, NewRun, Store, Tx, session};
 use types::{AgentSessionId, Evidence, EvidenceVerdict, Ids, ProcessId, RandomIds, SessionId, Timestamp};
 
 pub(super) struct Sessions {
@@ -357,7 +357,7 @@ pub(super) fn run_of(
     folder: &Path,
 ) -> RunStart {
     RunStart {
-        run: NewRun { id: RandomIds.run(), realm: Realm::here(), wrapper: process, proxied: false },
+        run: NewRun { id: RandomIds.run(), realm: BootAndPidNs::here(), wrapper: process, proxied: false },
         agent: plan.agent.clone(),
         local_only: plan.local_only,
         agent_version: plan.version.clone(),

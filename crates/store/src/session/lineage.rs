@@ -8,7 +8,7 @@
 use std::ffi::OsString;
 
 use super::approval::Approver;
-use crate::{Realm, RunRow};
+use crate::{BootAndPidNs, RunRow};
 use pty::process::Processes;
 use types::{Pid, ProcessId, RunId};
 
@@ -76,7 +76,7 @@ impl Lineage {
 
     /// Who this is where a choice is to be made for a session. More than elsewhere a variable counts here: it alone shows where a
     /// process comes from that left its parents and their terminal, and to refuse too much does no harm.
-    pub fn approver(&self, live: &[RunRow], here: &Realm) -> Approver {
+    pub fn approver(&self, live: &[RunRow], here: &BootAndPidNs) -> Approver {
         if self.of_a_daemon {
             return Approver::OfADaemon;
         }
@@ -85,7 +85,7 @@ impl Lineage {
     }
 
     /// The run, among those that have not ended.
-    pub fn enclosing<'a>(&self, live: &'a [RunRow], here: &Realm) -> Option<&'a RunRow> {
+    pub fn enclosing<'a>(&self, live: &'a [RunRow], here: &BootAndPidNs) -> Option<&'a RunRow> {
         for ancestor in &self.ancestors {
             let mut of_ancestor = live.iter().filter(|run| run.wrapper == *ancestor && run.realm == *here);
             let first = of_ancestor.clone().next();
@@ -136,7 +136,7 @@ mod tests {
         }
     }
 
-    fn run(n: i64, pid: i32, start: u64, realm: Realm) -> RunRow {
+    fn run(n: i64, pid: i32, start: u64, realm: BootAndPidNs) -> RunRow {
         let mut world = World::new();
         let (_, _) = world.start(ConversationStart::Fresh);
         let row = world.store.read(|view| view.live_runs()).unwrap().remove(0);
@@ -144,12 +144,12 @@ mod tests {
         RunRow { n, id, wrapper: ProcessId { pid: Pid(pid), start: StartTime(start) }, realm, ..row }
     }
 
-    fn here() -> Realm {
-        Realm { boot: "boot".into(), pids: "here".into() }
+    fn here() -> BootAndPidNs {
+        BootAndPidNs { boot: "boot".into(), pids: "here".into() }
     }
 
-    fn sandbox() -> Realm {
-        Realm { boot: "boot".into(), pids: "sandbox".into() }
+    fn sandbox() -> BootAndPidNs {
+        BootAndPidNs { boot: "boot".into(), pids: "sandbox".into() }
     }
 
     /// Wrapper 10 with its monitor 11 and agent 12; a nested wrapper 20 with 21 and 22. 30 is a pid that was used again.
@@ -173,7 +173,7 @@ mod tests {
     fn the_nearest_wrapper_above_decides_and_variables_do_not() {
         let runs = [run(1, 10, 100, here()), run(2, 20, 200, here()), run(3, 30, 999, here())];
         let is_daemon = |command: &[OsString]| command.first().is_some_and(|name| name == "daemon");
-        let enclosing = |own: i32, named: Option<RunId>, here: &Realm| {
+        let enclosing = |own: i32, named: Option<RunId>, here: &BootAndPidNs| {
             let lineage = Lineage::of(Pid(own), named, &PROCESSES, &is_daemon);
             lineage.enclosing(&runs, here).map(|run| run.n)
         };
@@ -194,7 +194,7 @@ mod tests {
         assert_eq!(enclosing(80, Some(runs[1].id), &sandbox()), Some(2));
         assert_eq!(enclosing(61, Some(runs[1].id), &sandbox()), None, "unless a daemon handed them down");
         assert_eq!(enclosing(80, None, &sandbox()), None);
-        let other_boot = Realm { boot: "another".into(), ..sandbox() };
+        let other_boot = BootAndPidNs { boot: "another".into(), ..sandbox() };
         assert_eq!(enclosing(80, Some(runs[1].id), &other_boot), None);
     }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::recover::gone;
-use crate::{Realm, RunRow, View};
+use crate::{BootAndPidNs, RunRow, View};
 use agents::correlate::Maker;
 use pty::process::Processes;
 use types::{RunId, Timestamp};
@@ -17,7 +17,7 @@ pub fn maker_by_runs(
     processes: &dyn Processes,
     now: Timestamp,
 ) -> Result<Maker, crate::Error> {
-    let (here, folder) = (Realm::here(), real(folder));
+    let (here, folder) = (BootAndPidNs::here(), real(folder));
     let mut maker = Maker::Ours;
     let others = view.live_runs()?.into_iter().filter(|run| run.id != own && !gone(run, processes, &here));
     for run in others {

@@ -4,14 +4,14 @@
 use super::Error;
 use super::lifecycle::end;
 use super::state::Ending;
-use crate::{Realm, RunRow, SessionRow, Store};
+use crate::{BootAndPidNs, RunRow, SessionRow, Store};
 use pty::process::Processes;
 use types::SessionId;
 use types::Timestamp;
 
 /// Whether a run's wrapper has ended. A process of another pid namespace cannot be seen from here, so it is taken for alive;
 /// a codemie in its own namespace recovers it.
-pub fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
+pub fn gone(run: &RunRow, processes: &dyn Processes, here: &BootAndPidNs) -> bool {
     if run.realm.boot != here.boot {
         return true;
     }
@@ -27,7 +27,7 @@ pub fn gone(run: &RunRow, processes: &dyn Processes, here: &Realm) -> bool {
 pub fn recover(
     store: &mut Store,
     processes: &dyn Processes,
-    here: &Realm,
+    here: &BootAndPidNs,
     now: Timestamp,
     noted: impl Fn(&RunRow) -> Option<(Ending, Timestamp)>,
     mut read_to_end: impl FnMut(&mut Store, &RunRow, &SessionRow) -> Result<Option<Timestamp>, Error>,
@@ -195,8 +195,8 @@ mod tests {
         let living = alive(&mut world, run);
         let reused = Table(HashMap::from([(row.wrapper.pid.0, row.wrapper.start.0 + 1)]));
         let nobody = Table::default();
-        let rebooted = Realm { boot: "another".into(), ..realm() };
-        let container = Realm { pids: "other".into(), ..realm() };
+        let rebooted = BootAndPidNs { boot: "another".into(), ..realm() };
+        let container = BootAndPidNs { pids: "other".into(), ..realm() };
         assert!(!gone(&row, &living, &realm()));
         assert!(gone(&row, &nobody, &realm()));
         assert!(gone(&row, &reused, &realm()), "a later process with its pid");

@@ -13,7 +13,7 @@ use super::lifecycle::{
 };
 use super::state::{Ending, Exit};
 use crate::FileId;
-use crate::{NewRun, PicoDollars, Priced, Realm, SessionRow, Store, View, Workspace};
+use crate::{BootAndPidNs, NewRun, PicoDollars, Priced, SessionRow, Store, View, Workspace};
 use agents::meter::record::{Fact, Record, Usage};
 use os::calendar::LocalClock;
 use os::home::Home;
@@ -186,8 +186,8 @@ impl World {
     }
 }
 
-pub fn realm() -> Realm {
-    Realm { boot: "boot".into(), pids: "pids".into() }
+pub fn realm() -> BootAndPidNs {
+    BootAndPidNs { boot: "boot".into(), pids: "pids".into() }
 }
 
 pub fn process(run: RunId) -> ProcessId {

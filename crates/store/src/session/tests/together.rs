@@ -11,7 +11,7 @@ use super::super::lifecycle::{self, Binding, ConversationStart, Transition};
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, check, usage};
 use crate::session::recover::recover;
-use crate::{FileId, Priced, Realm, Store};
+use crate::{BootAndPidNs, FileId, Priced, Store};
 use os::home::Home;
 use pty::process::SystemProcesses;
 use types::EvidenceKind;
@@ -130,7 +130,7 @@ fn victim() {
     let mut store = Store::open(&home, at).unwrap();
     let mut begin = World::new().begin(ConversationStart::Fresh);
     begin.run.id = super::Ids::run(&RandomIds);
-    begin.run.realm = Realm::here();
+    begin.run.realm = BootAndPidNs::here();
     let me = types::Pid(i32::try_from(std::process::id()).unwrap());
     begin.run.wrapper = pty::process::Processes::identify(&SystemProcesses, me).unwrap();
     let mut session = store.write(|tx| lifecycle::start(tx, at, &RandomIds, &begin)).unwrap().session;
@@ -193,7 +193,7 @@ fn killed_at_any_moment_nothing_is_half_done_and_recovery_ends_it() {
         let ended = recover(
             &mut store,
             &SystemProcesses,
-            &Realm::here(),
+            &BootAndPidNs::here(),
             Timestamp(i64::MAX),
             |_| None,
             |_, _, _| Ok(None),
