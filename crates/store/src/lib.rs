@@ -101,7 +101,7 @@ pub use undelivered::{Fate, Letter};
 #[derive(Debug)]
 pub struct Store {
     conn: Connection,
-    patience: open::Patience,
+    write_wait: open::WriteWait,
     /// Holds the prices of the user's own.
     settings: PathBuf,
     #[cfg(any(test, feature = "testing"))]
@@ -121,10 +121,10 @@ impl Store {
         Ok(Self::over(home, open::open_to_read(home)?))
     }
 
-    fn over(home: &Home, (conn, patience): (Connection, open::Patience)) -> Self {
+    fn over(home: &Home, (conn, write_wait): (Connection, open::WriteWait)) -> Self {
         Self {
             conn,
-            patience,
+            write_wait,
             settings: home.config_file(),
             #[cfg(any(test, feature = "testing"))]
             faults: Faults::default(),
@@ -134,9 +134,9 @@ impl Store {
     /// Does what may as well be done another time: its writes wait for those of others for a fraction of a second, and fail then
     /// ([`Error::Busy`]).
     pub fn in_a_hurry<T>(&mut self, work: impl FnOnce(&mut Self) -> T) -> T {
-        let before = self.patience.hurry(true);
+        let before = self.write_wait.hurry(true);
         let value = work(self);
-        self.patience.hurry(before);
+        self.write_wait.hurry(before);
         value
     }
 
@@ -218,7 +218,7 @@ impl Store {
     /// How long writes have waited for those of others.
     #[cfg(any(test, feature = "testing"))]
     pub fn waited(&self) -> std::time::Duration {
-        self.patience.waited()
+        self.write_wait.waited()
     }
 
     #[cfg(any(test, feature = "testing"))]

@@ -39,7 +39,7 @@ const HURRIED_TIMEOUT: Duration = Duration::from_millis(400);
 
 /// How long the writes of a connection wait for those of others.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Patience(Arc<Waiting>);
+pub(super) struct WriteWait(Arc<Waiting>);
 
 #[derive(Debug, Default)]
 struct Waiting {
@@ -49,7 +49,7 @@ struct Waiting {
     waited: std::sync::Mutex<Duration>,
 }
 
-impl Patience {
+impl WriteWait {
     /// Returns whether it was hurried before.
     pub(super) fn hurry(&self, hurried: bool) -> bool {
         self.0.hurried.swap(hurried, Ordering::Relaxed)
@@ -73,7 +73,7 @@ impl Patience {
     }
 }
 
-pub(super) fn open(home: &Home, at: Timestamp) -> Result<(Connection, Patience), Error> {
+pub(super) fn open(home: &Home, at: Timestamp) -> Result<(Connection, WriteWait), Error> {
     let path = home.database();
     if mark_of(&path).exists() {
         examine(home, at)?;
@@ -95,13 +95,13 @@ pub(super) fn open(home: &Home, at: Timestamp) -> Result<(Connection, Patience),
 }
 
 /// Opens an existing database of this version, for reading alone.
-pub(super) fn open_to_read(home: &Home) -> Result<(Connection, Patience), Error> {
+pub(super) fn open_to_read(home: &Home) -> Result<(Connection, WriteWait), Error> {
     let path = home.database();
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let conn = Connection::open_with_flags(&path, flags).map_err(|error| opening(&path, error))?;
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     match schema::version(&conn)? {
-        schema::KNOWN => Ok((conn, Patience::default())),
+        schema::KNOWN => Ok((conn, WriteWait::default())),
         found => Err(Error::Newer { found, known: schema::KNOWN }),
     }
 }
@@ -135,7 +135,7 @@ fn examine(home: &Home, at: Timestamp) -> Result<(), Error> {
     remove(&mark_of(&path))
 }
 
-fn open_existing(path: &Path) -> Result<(Connection, Patience), Error> {
+fn open_existing(path: &Path) -> Result<(Connection, WriteWait), Error> {
     let meta = fs::metadata(path).map_err(|source| Error::look(path, source))?;
     if meta.len() == 0 {
         // An empty file is no database of ours, but SQLite would take it for a fresh one.
@@ -143,7 +143,7 @@ fn open_existing(path: &Path) -> Result<(Connection, Patience), Error> {
     }
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut conn = Connection::open_with_flags(path, flags).map_err(|error| opening(path, error))?;
-    let patience = set_up(&mut conn)?;
+    let write_wait = set_up(&mut conn)?;
     let found = schema::version(&conn).map_err(|error| match error {
         Error::Sqlite(error) => opening(path, error),
         other => other,
@@ -153,7 +153,7 @@ fn open_existing(path: &Path) -> Result<(Connection, Patience), Error> {
         std::cmp::Ordering::Less => schema::migrate(&mut conn, path)?,
         std::cmp::Ordering::Equal => {}
     }
-    Ok((conn, patience))
+    Ok((conn, write_wait))
 }
 
 /// SQLite reports "unable to open" for a folder it may not write the log into, and for a database that another process is
@@ -172,14 +172,14 @@ fn opening(path: &Path, error: rusqlite::Error) -> Error {
 }
 
 /// Sets up a connection; none of it touches the disk.
-fn set_up(conn: &mut Connection) -> Result<Patience, Error> {
+fn set_up(conn: &mut Connection) -> Result<WriteWait, Error> {
     conn.set_prepared_statement_cache_capacity(STATEMENTS);
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     // Without it every new value of a parameter may change the plan, and SQLite parses a prepared statement again for each: ten
     // times what a look-up by its key costs. No table was ever analysed, so there is nothing that a value could change.
     conn.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
-    let (patience, mut waited) = (Patience::default(), Duration::ZERO);
-    let handled = patience.clone();
+    let (write_wait, mut waited) = (WriteWait::default(), Duration::ZERO);
+    let handled = write_wait.clone();
     conn.busy_handler(Some(move |round: i32| {
         if round == 0 {
             waited = Duration::ZERO;
@@ -194,7 +194,7 @@ fn set_up(conn: &mut Connection) -> Result<Patience, Error> {
     conn.execute_batch(&format!(
         "PRAGMA synchronous = NORMAL; PRAGMA wal_autocheckpoint = {LOG_PAGES_AT_MOST};"
     ))?;
-    Ok(patience)
+    Ok(write_wait)
 }
 
 /// A transaction here takes well under a millisecond, so the first looks are close together; later ones make room.
