@@ -141,10 +141,10 @@ impl Follower {
             let taken = store
                 .write(|tx| {
                     let taken = absorb(tx, at, session, &read)?;
-                    if let (Absorbed::Taken(_), Some(title)) = (&taken, &batch.parsed.title) {
+                    if let (Absorbed::Written(_), Some(title)) = (&taken, &batch.parsed.title) {
                         tx.set_title(session, title)?;
                     }
-                    if matches!(taken, Absorbed::Taken(_)) {
+                    if matches!(taken, Absorbed::Written(_)) {
                         quota::take_read(tx, session, &batch.parsed.quotas)?;
                         for (key, place) in &places {
                             tx.set_call_place(session, key, place.branch.as_deref(), &place.head)?;
@@ -154,7 +154,7 @@ impl Follower {
                 })
                 .inspect_err(|_| drop(self.tails.remove(&id)))?;
             match taken {
-                Absorbed::Taken(_) => {
+                Absorbed::Written(_) => {
                     news.any = true;
                     news.facts.merge(batch.parsed.facts);
                 }

@@ -18,7 +18,7 @@ use std::path::Path;
 
 use super::Error;
 use super::event::amend_end;
-use super::proxied::{self, Unnoticed};
+use super::proxied::{self, RecentCallPolicy};
 use super::state::{Move, Phase, State};
 use crate::{
     EventRow, FileId, Position, Priced, ProxyColumns, RecordKind, Seen, SessionRow, StoredRecord, Tx,
@@ -60,14 +60,14 @@ pub struct Batch<'a> {
 /// What became of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Absorbed {
-    Taken(Taken),
+    Written(WriteCounts),
     /// Another reader has been here: nothing was taken, go on from its position (`None`: from the beginning).
     Elsewhere(Option<Position>),
 }
 
 /// How many records were new, and how many replaced an earlier reading.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Taken {
+pub struct WriteCounts {
     pub added: u64,
     pub revised: u64,
 }
@@ -79,9 +79,9 @@ pub fn absorb(tx: &Tx<'_>, at: Timestamp, session: SessionId, batch: &Batch<'_>)
     if !batch.restart && stored.as_ref().map_or(0, |position| position.offset) != batch.from {
         return Ok(Absorbed::Elsewhere(stored));
     }
-    let taken = take_records(tx, at, &row, batch.records)?;
+    let counts = take_records(tx, at, &row, batch.records)?;
     move_position(tx, stored, batch)?;
-    Ok(Absorbed::Taken(taken))
+    Ok(Absorbed::Written(counts))
 }
 
 /// Takes in records of a session.
@@ -90,21 +90,21 @@ pub fn take_records(
     at: Timestamp,
     row: &SessionRow,
     records: &[Priced],
-) -> Result<Taken, Error> {
+) -> Result<WriteCounts, Error> {
     if row.proxied {
         // The proxy's calls that waited for a moment come before the lines about them.
-        proxied::assign(tx, at, row.n, Unnoticed::Wait)?;
+        proxied::assign(tx, at, row.n, RecentCallPolicy::Wait)?;
     }
-    let mut taking = Taking::of(tx, row);
+    let mut writer = RecordWriter::of(tx, row);
     let owns_from = owns_from(tx, at, row)?;
     for priced in records {
-        taking.take(priced, owns_from)?;
+        writer.take(priced, owns_from)?;
     }
-    if let Some(last) = taking.last {
+    if let Some(last) = writer.last {
         // Whatever clock a line was written by, nothing of the future has happened yet.
         tx.note_activity(row.n, last.min(at))?;
     }
-    taking.settle()
+    writer.settle()
 }
 
 /// Notes how far a file has been read, from where it was read before.
@@ -125,19 +125,19 @@ fn owns_from(tx: &Tx<'_>, at: Timestamp, row: &SessionRow) -> Result<Option<Time
 }
 
 /// Records on their way into the store.
-pub(super) struct Taking<'a> {
+pub(super) struct RecordWriter<'a> {
     tx: &'a Tx<'a>,
     row: &'a SessionRow,
     /// By session: a revision may concern the record of another one.
     changes: BTreeMap<i64, Sums>,
-    taken: Taken,
+    counts: WriteCounts,
     /// The time of the latest record that is new.
     last: Option<Timestamp>,
 }
 
-impl<'a> Taking<'a> {
+impl<'a> RecordWriter<'a> {
     pub(super) fn of(tx: &'a Tx<'a>, row: &'a SessionRow) -> Self {
-        Self { tx, row, changes: BTreeMap::new(), taken: Taken::default(), last: None }
+        Self { tx, row, changes: BTreeMap::new(), counts: WriteCounts::default(), last: None }
     }
 
     /// A record of the agent's file.
@@ -206,7 +206,7 @@ impl<'a> Taking<'a> {
             }
         }
         count(self.changes.entry(self.row.n).or_default(), priced, first_changes);
-        self.taken.added += 1;
+        self.counts.added += 1;
         self.last = self.last.max(Some(record.at));
         Ok(())
     }
@@ -258,7 +258,7 @@ impl<'a> Taking<'a> {
         self.tx.revise_usage(stored.n, usage, priced, source)?;
         let sums = self.changes.entry(stored.session).or_default();
         sums.revise_call((&stored.tokens, stored.cost), (&usage.tokens, priced.cost));
-        self.taken.revised += 1;
+        self.counts.revised += 1;
         Ok(())
     }
 
@@ -268,7 +268,7 @@ impl<'a> Taking<'a> {
     }
 
     /// Writes the sums, and amends the END of every session concerned that has ended.
-    pub(super) fn settle(self) -> Result<Taken, Error> {
+    pub(super) fn settle(self) -> Result<WriteCounts, Error> {
         for (session, more) in &self.changes {
             self.tx.add_totals(*session, more)?;
             let Some(row) = self.tx.session_number(*session)? else { continue };
@@ -277,7 +277,7 @@ impl<'a> Taking<'a> {
                 self.tx.set_phase(row.n, State::of_row(&row)?.parts())?;
             }
         }
-        Ok(self.taken)
+        Ok(self.counts)
     }
 }
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use super::Error;
 use super::event::{amend_end, queue_bound, queue_end, queue_start, revise_start};
 use super::names;
-use super::proxied::{self, Unnoticed};
+use super::proxied::{self, RecentCallPolicy};
 use super::state::{Ending, Move, Next, Phase, State};
 use crate::{NewRun, RunRow, SessionRow, Tx, Workspace};
 use types::Timestamp;
@@ -263,7 +263,7 @@ fn bind_new(tx: &Tx<'_>, at: Timestamp, row: &SessionRow, binding: &Binding) -> 
     if row.phase == Phase::Closed {
         amend_end(tx, &load(tx, row.n, row.id)?)?;
     }
-    proxied::assign(tx, at, row.n, Unnoticed::Wait)?;
+    proxied::assign(tx, at, row.n, RecentCallPolicy::Wait)?;
     Ok(BindResult::New)
 }
 
@@ -354,7 +354,7 @@ fn reopen(
     tx.reopen_session(row, run, reason, at, from)?;
     tx.log_after_commit(move || tracing::info!(%session, %reason, "re-opened"));
     queue_start(tx, &load(tx, row.n, row.id)?, at)?;
-    proxied::assign(tx, at, row.n, Unnoticed::Wait)?;
+    proxied::assign(tx, at, row.n, RecentCallPolicy::Wait)?;
     Ok(StartKind::Reopened)
 }
 
@@ -369,7 +369,12 @@ fn leave(
 ) -> Result<EndResult, Error> {
     let session = row.id;
     // What the agent did right before a transition was noticed is the next session's.
-    proxied::assign(tx, at, row.n, if to.is_some() { Unnoticed::Wait } else { Unnoticed::Take })?;
+    proxied::assign(
+        tx,
+        at,
+        row.n,
+        if to.is_some() { RecentCallPolicy::Wait } else { RecentCallPolicy::Take },
+    )?;
     if let Some(other) = tx.live_runs_in(row.n)?.iter().rev().find(|other| other.n != run) {
         step(row, Move::LeaveOne)?;
         if row.run == Some(run) {

@@ -15,7 +15,7 @@
 //! - A call with neither usage nor error (`count_tokens`) is nothing.
 
 use super::Error;
-use super::absorb::{REPORTED_WITHIN_MS, ROUNDING_MS, Taking};
+use super::absorb::{REPORTED_WITHIN_MS, ROUNDING_MS, RecordWriter};
 use super::lifecycle::NOTICED_WITHIN_MS;
 use crate::proxied::WaitingCall;
 use crate::{Priced, ProxyColumns, RecordKind, SessionRow, StoredRecord, Tx};
@@ -42,7 +42,7 @@ pub enum Fate {
 
 /// What becomes of a call that began so shortly ago that its run may have gone to another conversation unnoticed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unnoticed {
+pub(super) enum RecentCallPolicy {
     Wait,
     Take,
 }
@@ -59,7 +59,7 @@ pub fn take(tx: &Tx<'_>, at: Timestamp, call: &ProxiedCall) -> Result<Fate, Erro
     if facts.usage.is_some() && tx.is_pruned_call(&call.agent, &call.key)? {
         return Ok(Fate::Pruned);
     }
-    if let Some(session) = session_of(tx, at, call, Unnoticed::Wait)? {
+    if let Some(session) = session_of(tx, at, call, RecentCallPolicy::Wait)? {
         return facts.store(tx, &session, call);
     }
     let waiting = tx.waiting_call(&call.agent, &call.key)?;
@@ -72,14 +72,14 @@ pub fn take(tx: &Tx<'_>, at: Timestamp, call: &ProxiedCall) -> Result<Fate, Erro
 /// The waiting calls of a session become its records. Returns how many.
 pub fn assign_waiting(tx: &Tx<'_>, at: Timestamp, session: SessionId) -> Result<usize, Error> {
     let row = tx.session(session)?.ok_or(Error::NoSession(session))?;
-    assign(tx, at, row.n, Unnoticed::Wait)
+    assign(tx, at, row.n, RecentCallPolicy::Wait)
 }
 
 /// The same for the session that a run is in. Returns how many, and whether calls of that run still wait that name no
 /// conversation.
 pub fn assign_waiting_of_run(tx: &Tx<'_>, at: Timestamp, run: RunId) -> Result<(usize, bool), Error> {
     let assigned = match tx.current(run)? {
-        Some(session) => assign(tx, at, session.n, Unnoticed::Wait)?,
+        Some(session) => assign(tx, at, session.n, RecentCallPolicy::Wait)?,
         None => 0,
     };
     Ok((assigned, tx.has_waiting_calls(run)?))
@@ -101,7 +101,12 @@ pub fn is_counted(tx: &Tx<'_>, agent: &str, key: &str) -> Result<bool, crate::Er
     tx.unseen_call(session.n, &usage.tokens, from).map(|found| found.is_some())
 }
 
-pub(super) fn assign(tx: &Tx<'_>, at: Timestamp, session: i64, unnoticed: Unnoticed) -> Result<usize, Error> {
+pub(super) fn assign(
+    tx: &Tx<'_>,
+    at: Timestamp,
+    session: i64,
+    policy: RecentCallPolicy,
+) -> Result<usize, Error> {
     let Some(row) = tx.session_number(session)?.filter(|row| row.link == Link::Matched) else { return Ok(0) };
     let mut waiting = match &row.agent_session {
         Some(conversation) => tx.waiting_calls(&row.agent, conversation)?,
@@ -122,7 +127,7 @@ pub(super) fn assign(tx: &Tx<'_>, at: Timestamp, session: i64, unnoticed: Unnoti
                 tx.stop_waiting(waiting.n)?;
                 continue;
             }
-            None => session_of(tx, at, call, unnoticed)?,
+            None => session_of(tx, at, call, policy)?,
         };
         if let Some(owner) = owner {
             facts.store(tx, &owner, call)?;
@@ -138,14 +143,14 @@ fn session_of(
     tx: &Tx<'_>,
     at: Timestamp,
     call: &ProxiedCall,
-    unnoticed: Unnoticed,
+    policy: RecentCallPolicy,
 ) -> Result<Option<SessionRow>, Error> {
     let session = match (&call.conversation, call.run) {
         (Some(conversation), _) => tx.session_by_agent_session(&call.agent, conversation)?,
         (None, Some(run)) => {
             let Some(run) = tx.run(run)? else { return Ok(None) };
             let young = at.0.saturating_sub(call.at.0) < NOTICED_WITHIN_MS;
-            if young && unnoticed == Unnoticed::Wait && run.ended_at.is_none() {
+            if young && policy == RecentCallPolicy::Wait && run.ended_at.is_none() {
                 return Ok(None);
             }
             stayed_in(tx, run.n, call)?
@@ -233,22 +238,22 @@ impl Facts {
     }
 
     fn store(&self, tx: &Tx<'_>, session: &SessionRow, call: &ProxiedCall) -> Result<Fate, Error> {
-        let mut taking = Taking::of(tx, session);
+        let mut writer = RecordWriter::of(tx, session);
         if let Some(usage) = &self.usage {
             match stored_call(tx, session, call, usage)? {
-                Some(stored) => taking.sight(&stored, usage, &self.columns)?,
-                None => taking.add(usage, Some(&self.columns))?,
+                Some(stored) => writer.sight(&stored, usage, &self.columns)?,
+                None => writer.add(usage, Some(&self.columns))?,
             }
         }
         if let Some(error) = &self.error {
             match stored_error(tx, session, call, error)? {
-                Some(stored) => taking.sight(&stored, error, &self.columns)?,
-                None if session.link == Link::Matched => taking.add(error, Some(&self.columns))?,
+                Some(stored) => writer.sight(&stored, error, &self.columns)?,
+                None if session.link == Link::Matched => writer.add(error, Some(&self.columns))?,
                 // An imported session may own the call and never have been bound: it takes nothing new.
                 None => {}
             }
         }
-        taking.settle()?;
+        writer.settle()?;
         Ok(Fate::Recorded(session.id))
     }
 }

@@ -6,7 +6,7 @@
 use std::path::Path;
 
 use super::super::Error;
-use super::super::absorb::{Absorbed, Batch, Taken, absorb};
+use super::super::absorb::{Absorbed, Batch, WriteCounts, absorb};
 use super::super::lifecycle::{self, ConversationStart, Transition};
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, binding, usage};
@@ -78,7 +78,7 @@ impl World {
     }
 }
 
-const TAKEN: fn(u64, u64) -> Absorbed = |added, revised| Absorbed::Taken(Taken { added, revised });
+const TAKEN: fn(u64, u64) -> Absorbed = |added, revised| Absorbed::Written(WriteCounts { added, revised });
 
 #[test]
 fn records_events_sums_and_position_are_one() {

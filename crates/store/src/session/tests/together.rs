@@ -104,7 +104,7 @@ fn two_readers_of_one_file_count_each_call_once() {
                         records: &lines[from..to],
                     };
                     from = match store.write(|tx| absorb(tx, at, session, &batch)).unwrap() {
-                        Absorbed::Taken(_) => to,
+                        Absorbed::Written(_) => to,
                         Absorbed::Elsewhere(position) => {
                             usize::try_from(position.map_or(0, |position| position.offset)).unwrap()
                         }
