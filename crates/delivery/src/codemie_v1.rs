@@ -14,7 +14,7 @@ use super::identity::Identity;
 use super::sink::{Due, Sink, Triage};
 use config::delivery::Secret;
 use store::session::state::Phase;
-use store::{Error, EventRow, Fate, Letter, Outgoing, SessionRow, View};
+use store::{Error, EventRow, Fate, Outgoing, SessionRow, UndeliveredEvent, View};
 use types::{Attributes, Timestamp, plain};
 use types::{EndReason, EventType, StartReason, Status};
 
@@ -201,7 +201,7 @@ impl Sink for CodemieV1 {
         Ok(if done { Triage::Skip } else { Triage::Defer(why) })
     }
 
-    fn due(&self, view: &View<'_>, letter: &Letter, now: Timestamp) -> Result<Due, Error> {
+    fn due(&self, view: &View<'_>, letter: &UndeliveredEvent, now: Timestamp) -> Result<Due, Error> {
         let after_quiet = |then: Timestamp| {
             let at = then.after(QUIET);
             // A clock set back since would make it wait for ever.

@@ -8,7 +8,7 @@ use super::answer;
 use super::http::Request;
 use super::sender::{Idle, Pace};
 use super::sink::{Due, Sink, Triage};
-use store::{Error, Fate, Fingerprint, Letter, Outgoing, SinkRow, View};
+use store::{Error, Fate, Fingerprint, Outgoing, SinkRow, UndeliveredEvent, View};
 use types::Timestamp;
 
 /// What keeps a step from sending anything to the receiver at `target`, whatever is pending.
@@ -78,7 +78,7 @@ pub(super) fn plan(
     let Some(row) = view.sink(name)? else { return Ok(Work::Nothing { due: None }) };
     let letters = view.letters(name, Fate::Deferred, durable, MAX_EVENTS)?;
     let (letters, due) = due_letters(letters, size.events(), |letter| sink.due(view, letter, now))?;
-    if let Some(Letter { accepted: accepted_before, .. }) = letters.last() {
+    if let Some(UndeliveredEvent { accepted: accepted_before, .. }) = letters.last() {
         let accepted_before = *accepted_before;
         let mut events: Vec<Outgoing> = letters.into_iter().map(|letter| letter.event).collect();
         events.truncate(fits(&events));

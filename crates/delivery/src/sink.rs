@@ -7,7 +7,7 @@ use reqwest::Url;
 use super::answer::{Answer, Verdict};
 use super::http::Request;
 use super::plan;
-use store::{Error, Letter, Outgoing, View};
+use store::{Error, Outgoing, UndeliveredEvent, View};
 use types::Timestamp;
 
 /// What becomes of an event when the cursor reaches it.
@@ -53,7 +53,7 @@ pub trait Sink: Send {
     }
 
     /// Asked for events that [`Sink::triage`] deferred, and for dead letters that are to be sent again.
-    fn due(&self, _view: &View<'_>, _letter: &Letter, _now: Timestamp) -> Result<Due, Error> {
+    fn due(&self, _view: &View<'_>, _letter: &UndeliveredEvent, _now: Timestamp) -> Result<Due, Error> {
         Ok(Due::Now)
     }
 

@@ -95,7 +95,7 @@ pub use session_list::{ListedSession, RunProcesses};
 pub use session_row::{Exit, Phase, SessionRow, Workspace};
 pub use sink::{SinkCount, SinkRow};
 pub use types::PicoDollars;
-pub use undelivered::{Fate, Letter};
+pub use undelivered::{Fate, UndeliveredEvent};
 
 /// An open database. One per thread.
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 //! The sinks: how far each has got, which process is sending to it, and what keeps it from being sent to.
 //!
 //! A sink's cursor is the last change it has dealt with. What it passed without delivering stands in a
-//! [letter](super::Letter). A lease lets one process send at a time; a receiver that knows every event's id does not mind if two do.
+//! [letter](super::UndeliveredEvent). A lease lets one process send at a time; a receiver that knows every event's id does not mind if two do.
 //!
 //! A sender asks [`Store::make_durable`](super::Store::make_durable) first and sends nothing beyond what it answers.
 

@@ -23,7 +23,7 @@ spelled!(
 row! {
     /// An event that was not delivered, and why.
     #[derive(Clone, Debug, PartialEq)]
-    pub struct Letter from "l" {
+    pub struct UndeliveredEvent from "l" {
         pub event: Outgoing [row],
         pub reason: String,
         pub at: Timestamp,
@@ -35,10 +35,16 @@ row! {
 impl View<'_> {
     /// Letters of one fate, the oldest first, without events that have changed since `up_to`. Not for [`Fate::Done`]: there is
     /// no index of those.
-    pub fn letters(&self, sink: &str, fate: Fate, up_to: i64, limit: usize) -> Result<Vec<Letter>, Error> {
+    pub fn letters(
+        &self,
+        sink: &str,
+        fate: Fate,
+        up_to: i64,
+        limit: usize,
+    ) -> Result<Vec<UndeliveredEvent>, Error> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         self.all(
-            &Letter::select(&format!(
+            &UndeliveredEvent::select(&format!(
                 "FROM {FROM} JOIN letter l ON l.event = e.n
                  WHERE l.sink = ?1 AND l.fate = ?2 AND l.fate <> 'done' AND ifnull(e.change, 0) <= ?3 ORDER BY l.at, e.n LIMIT ?4"
             )),
