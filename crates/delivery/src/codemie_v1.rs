@@ -15,7 +15,7 @@ use super::sink::{Due, Sink, Triage};
 use config::delivery::Secret;
 use store::session::state::Phase;
 use store::{Error, EventRow, Fate, Outgoing, SessionRow, UndeliveredEvent, View};
-use types::{Attributes, Timestamp, plain};
+use types::{Attributes, Timestamp, redact};
 use types::{EndReason, EventType, StartReason, Status};
 
 /// An ended session's files are read until they have been quiet for two seconds; one more is for the reading itself.
@@ -51,7 +51,7 @@ impl CodemieV1 {
             workspace
                 .repository
                 .as_deref()
-                .and_then(plain::repository)
+                .and_then(redact::repository)
                 .map(|value| ("x-codemie-repository", value.to_owned())),
         );
         headers.extend(workspace.branch.as_ref().map(|value| ("x-codemie-branch", value.clone())));
@@ -67,15 +67,15 @@ impl CodemieV1 {
 
     /// The attributes that all metrics of a session have.
     fn common(&self, view: &View<'_>, session: &SessionRow) -> Result<Map<String, Value>, Error> {
-        let agent_session = session.agent_session.as_ref().map(|id| plain::key(&id.0).into_owned());
+        let agent_session = session.agent_session.as_ref().map(|id| redact::key(&id.0).into_owned());
         let id = session.shown_id();
         let model = view.model_sums(session.n)?.pop().map(|sum| sum.model);
         let attributes = json!({
             "agent": session.agent,
-            "agent_version": session.agent_version.as_deref().map(plain::name),
+            "agent_version": session.agent_version.as_deref().map(redact::name),
             "codemie_client": client(&session.agent),
-            "llm_model": plain::model(&model.unwrap_or_default()),
-            "repository": session.workspace.repository.as_deref().and_then(plain::repository),
+            "llm_model": redact::model(&model.unwrap_or_default()),
+            "repository": session.workspace.repository.as_deref().and_then(redact::repository),
             "branch": session.workspace.branch,
             "session_id": agent_session.unwrap_or_else(|| id.clone()),
             "codemie_session_id": id,
@@ -127,7 +127,7 @@ impl CodemieV1 {
 
         if totals.tool_calls + totals.prompts + totals.api_calls > 0 {
             let (tools, created, modified) = view.opening_tools(session.n, event.opening)?;
-            let tools: Vec<_> = tools.iter().map(|tool| plain::name(tool)).collect();
+            let tools: Vec<_> = tools.iter().map(|tool| redact::name(tool)).collect();
             let sums = json!({
                 "total_user_prompts": totals.prompts,
                 "tool_names": tools,

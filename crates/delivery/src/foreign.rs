@@ -18,7 +18,7 @@ use types::event::{
     Bound, Cost, Dimension, End, Flag, Key, NAMESPACE, Seq, Source, Start, Tags, Text, Timing, Usage,
     keyed_id, opening_id,
 };
-use types::{AgentSessionId, FOREIGN_TAG, SessionId, Sums, plain};
+use types::{AgentSessionId, FOREIGN_TAG, SessionId, Sums, redact};
 use types::{Attributes, Coverage, EndReason, Event, EventType, StartReason, Status, UsageSummary};
 
 /// The highest `rev` there is.
@@ -45,7 +45,7 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
     });
     let all = count.saturating_add(i64::from(u64::BITS - output.leading_zeros())).min(MOST_REVISED);
     let event = |id: Uuid, rev, seq, time, mut attributes: Attributes| {
-        plain::publish(&mut attributes);
+        redact::publish(&mut attributes);
         let event = Event {
             id,
             rev,
@@ -61,7 +61,7 @@ pub fn life(session: &ForeignSession, calls: &[Priced]) -> Vec<Outgoing> {
     };
     let of_opening = |kind| opening_id(id, kind, 1);
     let text = |text: &str| Text::cut(text.to_owned());
-    let short: String = plain::key(&session.conversation.0).chars().take(8).collect();
+    let short: String = redact::key(&session.conversation.0).chars().take(8).collect();
     let start = Attributes::Start(Start {
         agent_version: session.version.as_deref().map(text),
         branch: session.branch.as_deref().map(text),

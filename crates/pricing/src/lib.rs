@@ -267,7 +267,7 @@ fn spelled<T>(model: &str, find: impl Fn(&str) -> Option<T>) -> Option<T> {
 fn without_vendor(name: &str) -> &str {
     const PREFIXES: &[&str] = &[
         // A model that is named by its file: prices of a user's own are set by the file's name.
-        types::plain::FILE_MARK,
+        types::redact::FILE_MARK,
         "anthropic/",
         "openai/",
         "google/",

@@ -10,7 +10,7 @@ use super::row::{read_row, read_value};
 use super::{Error, EventRow, SinkRow, View};
 use types::event::{ApiError, Cost, Dimension, Key, Prompt, Source, Text, Timing, Tool, Usage};
 use types::row::{FromRow, RowColumns, RowReader};
-use types::{Attributes, Event, EventKind, EventType, Timestamp, plain, row};
+use types::{Attributes, Event, EventKind, EventType, Timestamp, redact, row};
 
 /// An event as it is sent, with its place in this store. The sender knows `machine` and `user`.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,9 +76,9 @@ impl OutgoingRow {
     pub(super) fn publish(self) -> Outgoing {
         let mut outgoing = self.whole();
         let event = &mut outgoing.event;
-        plain::publish(&mut event.attributes);
+        redact::publish(&mut event.attributes);
         if event.agent.contains(['/', '\\']) {
-            event.agent = Dimension::cut(plain::folder(&event.agent).into_owned());
+            event.agent = Dimension::cut(redact::folder(&event.agent).into_owned());
         }
         outgoing
     }
@@ -139,7 +139,7 @@ impl RecordColumns {
                 })
             }
             (EventKind::Known(EventType::Tool), _, Some(tool), _) => Attributes::Tool(Tool {
-                file_extension: tool.file.as_deref().and_then(plain::extension).map(Text::cut),
+                file_extension: tool.file.as_deref().and_then(redact::extension).map(Text::cut),
                 key,
                 kind: Some(tool.kind),
                 lines_added: tool.lines_added.into(),
@@ -151,7 +151,7 @@ impl RecordColumns {
                 let (status, kind) = error.map(|error| (error.status, error.kind)).unzip();
                 Attributes::Error(ApiError {
                     key,
-                    kind: kind.map(|kind| Text::cut(plain::category(&kind).into_owned())),
+                    kind: kind.map(|kind| Text::cut(redact::category(&kind).into_owned())),
                     status: status.flatten().map(|status| i64::from(status).into()),
                 })
             }

@@ -4,15 +4,16 @@
 //! Senders build these types, receivers parse them, and no other code spells the name of a field. No I/O, no policy.
 
 mod coverage;
+mod enums;
 pub mod event;
 mod evidence;
 pub mod hex;
 mod id;
 mod live;
 pub mod money;
-pub mod plain;
 mod process;
 mod record;
+pub mod redact;
 pub mod row;
 mod span;
 #[cfg(feature = "sqlite")]
@@ -21,7 +22,6 @@ mod sums;
 mod time;
 mod tokens;
 mod utilization;
-mod words;
 
 /// For the macro that spells enums in columns.
 #[cfg(feature = "sqlite")]
@@ -34,6 +34,10 @@ pub const DEMO: &str = "demo";
 pub const FOREIGN_TAG: &str = "foreign";
 
 pub use coverage::{Coverage, Reading};
+pub use enums::{
+    Billing, CallKind, EndReason, EventKind, EventType, EvidenceKind, Link, StartReason, Status, ToolKind,
+    TransitionKind,
+};
 pub use event::{Attributes, Event};
 pub use evidence::{Evidence, EvidenceVerdict, LIMIT_EVIDENCE};
 pub use id::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
@@ -46,7 +50,3 @@ pub use sums::Sums;
 pub use time::Timestamp;
 pub use tokens::{MAX_COUNT, Tokens};
 pub use utilization::Utilization;
-pub use words::{
-    Billing, CallKind, EndReason, EventKind, EventType, EvidenceKind, Link, StartReason, Status, ToolKind,
-    TransitionKind,
-};

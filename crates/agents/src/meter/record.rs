@@ -38,7 +38,7 @@ impl Record {
     }
 
     /// Of a model or tool that is named by its file (as servers of local models do) the last part stays, behind a mark: it is for this
-    /// machine alone, and what is sent is no name with such a mark ([`types::plain`]).
+    /// machine alone, and what is sent is no name with such a mark ([`types::redact`]).
     pub fn strip_paths(&mut self) {
         let name = match &mut self.fact {
             Fact::Usage(usage) => &mut usage.model,
@@ -49,7 +49,7 @@ impl Record {
         if name.starts_with(['/', '~', '\\']) || name.starts_with("file:") || of_a_drive() {
             let part = name.split(['/', '\\']).rfind(|part| !part.is_empty()).unwrap_or_default();
             *name =
-                if part.is_empty() { String::new() } else { format!("{}{part}", types::plain::FILE_MARK) };
+                if part.is_empty() { String::new() } else { format!("{}{part}", types::redact::FILE_MARK) };
         }
     }
 }
@@ -143,8 +143,8 @@ mod tests {
             record.strip_paths();
             let Fact::Usage(usage) = record.fact else { panic!() };
             assert_eq!(usage.model, kept, "{name}");
-            let is_path = kept.starts_with(types::plain::FILE_MARK);
-            assert!(!is_path || types::plain::model(kept) == "other", "no file's name is sent");
+            let is_path = kept.starts_with(types::redact::FILE_MARK);
+            assert!(!is_path || types::redact::model(kept) == "other", "no file's name is sent");
         }
     }
 

@@ -11,7 +11,7 @@ use super::{nanos, scope};
 use agents::registry;
 use store::{Error, ModelSum, Outgoing, SessionRow, ToolSum, View};
 use types::Timestamp;
-use types::plain;
+use types::redact;
 
 /// Name, unit, description. `gen_ai.client.token.usage` is the conventions' own name; they have no sum for the rest.
 const TOKENS: [&str; 3] = ["gen_ai.client.token.usage", "{token}", "Tokens used, input including cache"];
@@ -51,7 +51,7 @@ pub(super) fn of(view: &View<'_>, events: &[Outgoing], resource: Resource) -> Re
 fn by_model(sums: Vec<ModelSum>) -> Vec<ModelSum> {
     let mut named: Vec<ModelSum> = Vec::new();
     for sum in sums {
-        let model = plain::model(&sum.model).into_owned();
+        let model = redact::model(&sum.model).into_owned();
         match named.iter_mut().find(|known| known.model == model) {
             Some(known) => known.add(&sum),
             None => named.push(ModelSum { model, ..sum }),
@@ -63,7 +63,7 @@ fn by_model(sums: Vec<ModelSum>) -> Vec<ModelSum> {
 fn by_tool(sums: Vec<ToolSum>) -> Vec<ToolSum> {
     let mut named: Vec<ToolSum> = Vec::new();
     for sum in sums {
-        let tool = plain::name(&sum.tool).into_owned();
+        let tool = redact::name(&sum.tool).into_owned();
         match named.iter_mut().find(|known| known.tool == tool && known.ok == sum.ok) {
             Some(known) => known.add(&sum),
             None => named.push(ToolSum { tool, ..sum }),
@@ -110,7 +110,7 @@ impl Sums {
         let spanning = |at: Timestamp| at.max(Timestamp(start.0.saturating_add(1)));
         let mut durations: BTreeMap<String, Durations> = BTreeMap::new();
         for (model, latency, at) in view.call_durations(session.n)? {
-            durations.entry(plain::model(&model).into_owned()).or_default().add(latency, at);
+            durations.entry(redact::model(&model).into_owned()).or_default().add(latency, at);
         }
         self.durations.extend(durations.into_iter().map(|(model, taken)| HistogramPoint {
             start_time_unix_nano: nanos(start),

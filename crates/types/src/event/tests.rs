@@ -127,7 +127,7 @@ fn a_refusal_names_the_field_and_not_the_value() {
 /// The attributes that are sent, from those that the sender's store holds.
 fn sent(kind: EventType, written: &Value) -> Value {
     let mut attributes = Attributes::written(kind.into(), &written.to_string());
-    crate::plain::publish(&mut attributes);
+    crate::redact::publish(&mut attributes);
     serde_json::to_value(&attributes).unwrap()
 }
 
