@@ -255,7 +255,7 @@ fn conversations_in_a_database_are_scanned_and_outlive_their_rows() {
     let stage = Stage::new();
     let sums = || -> Vec<(String, i64, i64)> {
         let rows = stage.scan().into_iter();
-        rows.map(|row| (row.key.unwrap(), row.api_calls, row.output)).collect()
+        rows.map(|row| (row.key.unwrap(), row.sums.api_calls, row.sums.output)).collect()
     };
     assert_eq!(sums(), []);
     stage.write("one", &rows(&["u p1 1 Dear", "a m1 2 10 20 I remain"]));

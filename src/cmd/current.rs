@@ -76,27 +76,30 @@ pub fn commit_note(home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode>
 }
 
 fn trailer(spent: &UsageRow) -> String {
-    if spent.api_calls == 0 {
+    if spent.sums.api_calls == 0 {
         return String::new();
     }
-    let calls = format::counted(usize::try_from(spent.api_calls).unwrap_or(0), "call");
-    let cost = cost(spent.cost.dollars(), &spent.unpriced_models);
-    format!("Agent-Usage: {cost}, {} tokens, {calls}\n", format::count(number(spent.tokens())))
+    let calls = format::counted(usize::try_from(spent.sums.api_calls).unwrap_or(0), "call");
+    let cost = cost(spent.sums.cost.dollars(), &spent.unpriced_models);
+    format!("Agent-Usage: {cost}, {} tokens, {calls}\n", format::count(number(spent.sums.tokens())))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use types::PicoDollars;
+    use types::{CallSums, PicoDollars};
 
     #[test]
     fn a_trailer_is_one_line_and_absent_where_nothing_was_spent() {
         assert_eq!(trailer(&UsageRow::default()), "");
         let spent = UsageRow {
-            api_calls: 34,
-            input: 5_000_000,
-            output: 612_345,
-            cost: PicoDollars(1_234_500_000_000),
+            sums: CallSums {
+                api_calls: 34,
+                input: 5_000_000,
+                output: 612_345,
+                cost: PicoDollars(1_234_500_000_000),
+                ..CallSums::default()
+            },
             ..UsageRow::default()
         };
         assert_eq!(trailer(&spent), "Agent-Usage: $1.23, 5.61M tokens, 34 calls\n");

@@ -229,9 +229,9 @@ pub(super) fn chain(chain: &Chain, here: &str) -> Option<String> {
 fn tree(tree: &TreeUsage) -> String {
     [
         format::counted(tree.sessions, "session"),
-        format::counted(usize::try_from(tree.api_calls).unwrap_or_default(), "call"),
-        format!("{} tokens", format::count(number(tree.tokens()))),
-        cost(tree.cost_usd, &tree.unpriced_models),
+        format::counted(usize::try_from(tree.sums.api_calls).unwrap_or_default(), "call"),
+        format!("{} tokens", format::count(number(tree.sums.tokens()))),
+        cost(tree.sums.cost.dollars(), &tree.unpriced_models),
     ]
     .join(" · ")
 }
@@ -322,14 +322,14 @@ pub(super) fn table(bill: &Bill, unpriced: &[String]) -> Table {
     ]);
     let mut row = |name: String, sum: &BilledSum| {
         let counts = [
-            sum.api_calls,
-            sum.input_tokens,
-            sum.output_tokens,
-            sum.cache_read_tokens,
-            sum.cache_write_tokens,
+            sum.calls.api_calls,
+            sum.calls.input,
+            sum.calls.output,
+            sum.calls.cache_read,
+            sum.calls.cache_write,
         ];
         let counts = counts.into_iter().map(|count| format::grouped(number(count)));
-        let cells = [name].into_iter().chain(counts).chain([cost(sum.cost_usd, unpriced)]);
+        let cells = [name].into_iter().chain(counts).chain([cost(sum.calls.cost.dollars(), unpriced)]);
         table.row(cells.map(Into::into));
     };
     row("transcript".into(), &bill.transcript);
@@ -403,7 +403,7 @@ mod tests {
     use super::*;
     use crate::cmd::session_text::sample;
     use store::session::record::summary;
-    use types::Sums;
+    use types::{CallSums, PicoDollars, Sums};
 
     fn details() -> SessionDetails {
         let mut record = sample();
@@ -482,9 +482,12 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
         details.limit = Some("mcp.idleLimit is reached: the session was stopped".into());
         details.tree = Some(TreeUsage {
             sessions: 3,
-            api_calls: 12,
-            input_tokens: 4_000,
-            cost_usd: 0.25,
+            sums: CallSums {
+                api_calls: 12,
+                input: 4_000,
+                cost: PicoDollars(250_000_000_000),
+                ..CallSums::default()
+            },
             unpriced_models: vec!["new".into()],
             ..TreeUsage::default()
         });

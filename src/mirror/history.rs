@@ -140,12 +140,14 @@ impl HistoryMirror {
         let mut right = true;
         for (id, session) in ids.iter().zip(sessions) {
             let calls = stored.get(&**id);
-            right &= calls == Some(&session.sums.calls);
+            right &= calls == Some(&session.sums.calls.api_calls);
             if calls.is_none() {
                 continue;
             }
             let sql = "INSERT OR REPLACE INTO beside (session, calls, tokens) VALUES (?1, ?2, ?3)";
-            self.wrapped.marks.execute(sql, params![id, session.sums.calls, session.sums.tokens()])?;
+            self.wrapped
+                .marks
+                .execute(sql, params![id, session.sums.calls.api_calls, session.sums.calls.tokens()])?;
         }
         self.wrapped.beside =
             self.wrapped.marks.query_row("SELECT count(*) FROM beside", [], |row| row.get(0))?;
@@ -166,13 +168,16 @@ impl Known {
 
     /// Whether no conversation is gone and none has lost calls: to a session of the store, or with its file.
     fn still_holds(&self, found: &[ForeignSession]) -> bool {
-        let found: HashMap<String, i64> =
-            found.iter().map(|session| (session_id(session).to_string(), session.sums.calls)).collect();
+        let found: HashMap<String, i64> = found
+            .iter()
+            .map(|session| (session_id(session).to_string(), session.sums.calls.api_calls))
+            .collect();
         self.0.iter().all(|(id, (calls, _))| found.get(id).is_some_and(|now| now >= calls))
     }
 
     fn is_new(&self, session: &ForeignSession) -> bool {
-        self.0.get(&session_id(session).to_string()) != Some(&(session.sums.calls, session.sums.tokens()))
+        self.0.get(&session_id(session).to_string())
+            != Some(&(session.sums.calls.api_calls, session.sums.calls.tokens()))
     }
 }
 
@@ -272,8 +277,9 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::*;
+    use types::CallSums;
     use types::{AgentSessionId, Timestamp};
-    use usage::CallSums;
+    use usage::DatedSums;
 
     fn conversation(name: &str, calls: i64, tokens: i64) -> ForeignSession {
         ForeignSession {
@@ -284,12 +290,11 @@ mod tests {
             branch: None,
             version: None,
             file: "/f".into(),
-            sums: CallSums {
-                calls,
-                input: tokens,
+            sums: DatedSums {
+                calls: CallSums { api_calls: calls, input: tokens, ..CallSums::default() },
                 first: Timestamp(1),
                 last: Timestamp(2),
-                ..CallSums::default()
+                ..DatedSums::default()
             },
             models: BTreeSet::new(),
             unpriced_models: BTreeSet::new(),

@@ -125,7 +125,7 @@ impl CodemieV1 {
         attributes.insert("end_time".into(), ended.0.into());
         let mut requests = vec![self.request(session, "codemie_cli_session_total", &attributes)];
 
-        if totals.tool_calls + totals.prompts + totals.api_calls > 0 {
+        if totals.tool_calls + totals.prompts + totals.calls.api_calls > 0 {
             let (tools, created, modified) = view.opening_tools(session.n, event.opening)?;
             let tools: Vec<_> = tools.iter().map(|tool| redact::name(tool)).collect();
             let sums = json!({
@@ -139,10 +139,10 @@ impl CodemieV1 {
                 "files_deleted": 0,
                 "total_lines_added": totals.lines_added,
                 "total_lines_removed": totals.lines_removed,
-                "input_tokens": totals.input,
-                "output_tokens": totals.output,
-                "cache_read_input_tokens": totals.cache_read,
-                "cache_creation_tokens": totals.cache_write,
+                "input_tokens": totals.calls.input,
+                "output_tokens": totals.calls.output,
+                "cache_read_input_tokens": totals.calls.cache_read,
+                "cache_creation_tokens": totals.calls.cache_write,
             });
             if let Value::Object(sums) = sums {
                 usage.extend(sums);

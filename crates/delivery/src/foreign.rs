@@ -18,7 +18,7 @@ use types::event::{
     Bound, Cost, Dimension, End, Flag, Key, NAMESPACE, Seq, Source, Start, Tags, Text, Timing, Usage,
     keyed_id, opening_id,
 };
-use types::{AgentSessionId, FOREIGN_TAG, SessionId, Sums, redact};
+use types::{AgentSessionId, CallSums, FOREIGN_TAG, SessionId, Sums, redact};
 use types::{Attributes, Coverage, EndReason, Event, EventType, StartReason, Status, UsageSummary};
 
 /// The highest `rev` there is.
@@ -132,7 +132,7 @@ fn totals(calls: &[Priced]) -> UsageSummary {
     let mut unpriced: BTreeMap<String, i64> = BTreeMap::new();
     for call in calls {
         let Fact::Usage(usage) = &call.record.fact else { continue };
-        sums.add_call(&usage.tokens, call.cost);
+        sums.calls.add(&CallSums::of(&usage.tokens, call.cost));
         if call.cost.is_none() {
             *unpriced.entry(usage.model.clone()).or_default() += 1;
         }
@@ -148,7 +148,7 @@ mod tests {
     use serde_json::json;
     use store::session::testing::usage;
     use types::Timestamp;
-    use usage::CallSums;
+    use usage::DatedSums;
 
     fn session(calls: i64) -> ForeignSession {
         ForeignSession {
@@ -159,7 +159,12 @@ mod tests {
             branch: None,
             version: None,
             file: "/f".into(),
-            sums: CallSums { calls, first: Timestamp(1000), last: Timestamp(5000), ..CallSums::default() },
+            sums: DatedSums {
+                calls: CallSums { api_calls: calls, ..CallSums::default() },
+                first: Timestamp(1000),
+                last: Timestamp(5000),
+                ..DatedSums::default()
+            },
             models: BTreeSet::new(),
             unpriced_models: BTreeSet::new(),
         }

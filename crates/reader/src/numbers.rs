@@ -1,7 +1,7 @@
 //! The numbers that are added up: one set of them, the same for a session, a day, a model, everything.
 
-use types::PicoDollars;
 use types::event::Usage;
+use types::{CallSums, PicoDollars};
 
 /// Declares the struct together with the order of its columns, so that SQL and Rust cannot drift apart.
 macro_rules! numbers {
@@ -77,15 +77,16 @@ impl Numbers {
 
     /// What one call adds.
     pub fn of_call(usage: &Usage) -> Self {
+        let CallSums { api_calls, input, output, cache_read, cache_write, reasoning, cost } = usage.sums();
         Self {
-            api_calls: 1,
-            unpriced_calls: i64::from(usage.cost_usd.is_none()),
-            input: usage.input_tokens.get(),
-            output: usage.output_tokens.get(),
-            cache_read: usage.cache_read_tokens.get(),
-            cache_write: usage.cache_write_tokens.get(),
-            reasoning: usage.reasoning_tokens.get(),
-            cost: usage.cost().unwrap_or_default().0,
+            api_calls,
+            unpriced_calls: i64::from(usage.cost().is_none()),
+            input,
+            output,
+            cache_read,
+            cache_write,
+            reasoning,
+            cost: cost.0,
             ..Self::default()
         }
     }

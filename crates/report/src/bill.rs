@@ -1,12 +1,12 @@
 //! What the API was used for in a session: the part that the transcript holds, and the part that only the proxy saw.
 
-use serde::Serialize;
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 
 use store::{self, BilledCalls, Seen, SessionRow, View};
-use types::{CallKind, PicoDollars, Sums};
+use types::{CallKind, CallSums};
 
 /// The bill of a session that went through the proxy, at least in part.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Bill {
     /// The calls that the agent's own file holds.
@@ -21,24 +21,31 @@ pub struct Bill {
 }
 
 /// Calls with what they used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-#[serde(rename_all = "camelCase")]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct BilledSum {
-    pub api_calls: i64,
-    pub input_tokens: i64,
-    pub output_tokens: i64,
-    pub cache_read_tokens: i64,
-    pub cache_write_tokens: i64,
-    pub cost_usd: f64,
+    pub calls: CallSums,
     /// Broken off before their ends: their numbers are the last known.
     pub aborted: i64,
     /// Not the first attempt.
     pub repeated: i64,
-    #[serde(skip)]
-    cost: PicoDollars,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+impl Serialize for BilledSum {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut fields = serializer.serialize_struct("BilledSum", 8)?;
+        fields.serialize_field("apiCalls", &self.calls.api_calls)?;
+        fields.serialize_field("inputTokens", &self.calls.input)?;
+        fields.serialize_field("outputTokens", &self.calls.output)?;
+        fields.serialize_field("cacheReadTokens", &self.calls.cache_read)?;
+        fields.serialize_field("cacheWriteTokens", &self.calls.cache_write)?;
+        fields.serialize_field("costUsd", &self.calls.cost.dollars())?;
+        fields.serialize_field("aborted", &self.aborted)?;
+        fields.serialize_field("repeated", &self.repeated)?;
+        fields.end()
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct BilledKind {
     pub kind: CallKind,
@@ -47,7 +54,7 @@ pub struct BilledKind {
 }
 
 /// Of the answers that came to their ends, in milliseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Latency {
     pub calls: usize,
@@ -59,29 +66,10 @@ pub struct Latency {
 }
 
 impl BilledSum {
-    fn add(&mut self, calls: &BilledCalls) {
-        let Sums { api_calls, input, output, cache_read, cache_write, cost, .. } = calls.sums;
-        let numbers = [
-            (&mut self.api_calls, api_calls),
-            (&mut self.input_tokens, input),
-            (&mut self.output_tokens, output),
-            (&mut self.cache_read_tokens, cache_read),
-            (&mut self.cache_write_tokens, cache_write),
-            (&mut self.aborted, calls.aborted),
-            (&mut self.repeated, calls.repeated),
-            (&mut self.cost.0, cost.0),
-        ];
-        for (sum, more) in numbers {
-            *sum = sum.saturating_add(more);
-        }
-        self.cost_usd = self.cost.dollars();
-    }
-
-    /// Everything billed.
-    pub fn tokens(&self) -> i64 {
-        [self.input_tokens, self.output_tokens, self.cache_read_tokens, self.cache_write_tokens]
-            .into_iter()
-            .fold(0, i64::saturating_add)
+    fn add(&mut self, more: &BilledCalls) {
+        self.calls.add(&more.sums);
+        self.aborted = self.aborted.saturating_add(more.aborted);
+        self.repeated = self.repeated.saturating_add(more.repeated);
     }
 }
 
@@ -114,17 +102,17 @@ fn made_of(calls: &[BilledCalls]) -> Bill {
         });
         by_kind[at].sum.add(calls);
     }
-    by_kind.sort_by_key(|kind| std::cmp::Reverse((kind.sum.cost, kind.sum.tokens())));
+    by_kind.sort_by_key(|kind| std::cmp::Reverse((kind.sum.calls.cost, kind.sum.calls.tokens())));
     let part = |more: i64, of: i64| {
         let all = of.saturating_add(more);
         #[expect(clippy::cast_precision_loss, reason = "a part of a whole, shown in percent")]
         let part = if all > 0 { more as f64 / all as f64 } else { 0.0 };
         part
     };
-    let difference = if transcript.cost.0.saturating_add(proxy_only.cost.0) > 0 {
-        part(proxy_only.cost.0, transcript.cost.0)
+    let difference = if transcript.calls.cost.0.saturating_add(proxy_only.calls.cost.0) > 0 {
+        part(proxy_only.calls.cost.0, transcript.calls.cost.0)
     } else {
-        part(proxy_only.tokens(), transcript.tokens())
+        part(proxy_only.calls.tokens(), transcript.calls.tokens())
     };
     Bill { transcript, proxy_only, by_kind, difference, latency: None }
 }
@@ -150,10 +138,15 @@ fn percentile<T>(sorted: &[T], percent: usize) -> Option<&T> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::PicoDollars;
 
     fn calls(seen: Seen, kind: Option<CallKind>, number: i64, cost: i64) -> BilledCalls {
-        let sums =
-            Sums { api_calls: number, output: number * 10, cost: PicoDollars(cost), ..Sums::default() };
+        let sums = CallSums {
+            api_calls: number,
+            output: number * 10,
+            cost: PicoDollars(cost),
+            ..CallSums::default()
+        };
         BilledCalls { seen, kind, aborted: 1, repeated: 0, unpriced: 0, sums }
     }
 
@@ -165,9 +158,9 @@ mod tests {
             calls(Seen::Proxy, Some(CallKind::Main), 1, 50),
             calls(Seen::Proxy, Some(CallKind::Title), 2, 250),
         ]);
-        assert_eq!((bill.transcript.api_calls, bill.transcript.tokens()), (6, 60));
-        assert_eq!((bill.proxy_only.api_calls, bill.proxy_only.aborted), (3, 2));
-        let kinds: Vec<_> = bill.by_kind.iter().map(|kind| (kind.kind, kind.sum.api_calls)).collect();
+        assert_eq!((bill.transcript.calls.api_calls, bill.transcript.calls.tokens()), (6, 60));
+        assert_eq!((bill.proxy_only.calls.api_calls, bill.proxy_only.aborted), (3, 2));
+        let kinds: Vec<_> = bill.by_kind.iter().map(|kind| (kind.kind, kind.sum.calls.api_calls)).collect();
         assert_eq!(kinds, [(CallKind::Title, 2), (CallKind::Main, 1)]);
         assert!((bill.difference - 0.3).abs() < 1e-9, "{}", bill.difference);
         let unpriced = made_of(&[calls(Seen::Both, None, 3, 0), calls(Seen::Proxy, None, 1, 0)]);

@@ -16,7 +16,7 @@ use store::session::record::record;
 use store::session::runaway::{Runaway, runaway_of};
 use store::{self, SessionRow, View};
 use types::LIMIT_EVIDENCE;
-use types::{EndReason, PicoDollars, SessionId, SessionRecord, Timestamp};
+use types::{CallSums, EndReason, SessionId, SessionRecord, Timestamp};
 
 /// The host notes a limit beside the end of its session: the grace, and what a slow store takes.
 const LIMIT_ENDS: Duration = Duration::from_mins(5);
@@ -57,13 +57,8 @@ pub struct SessionDetails {
 #[serde(rename_all = "camelCase")]
 pub struct TreeUsage {
     pub sessions: usize,
-    pub api_calls: i64,
-    pub input_tokens: i64,
-    pub output_tokens: i64,
-    pub cache_read_tokens: i64,
-    pub cache_write_tokens: i64,
-    pub reasoning_tokens: i64,
-    pub cost_usd: f64,
+    #[serde(flatten)]
+    pub sums: CallSums,
     pub unpriced_models: Vec<String>,
 }
 
@@ -74,33 +69,14 @@ impl TreeUsage {
         if below.is_empty() {
             return Ok(None);
         }
-        let (mut sum, mut cost) = (Self { sessions: below.len() + 1, ..Self::default() }, PicoDollars(0));
+        let mut tree = Self { sessions: below.len() + 1, ..Self::default() };
         for n in below.iter().map(|row| row.n).chain([row.n]) {
-            let totals = view.totals(n)?;
-            for (sum, more) in [
-                (&mut sum.api_calls, totals.api_calls),
-                (&mut sum.input_tokens, totals.input),
-                (&mut sum.output_tokens, totals.output),
-                (&mut sum.cache_read_tokens, totals.cache_read),
-                (&mut sum.cache_write_tokens, totals.cache_write),
-                (&mut sum.reasoning_tokens, totals.reasoning),
-                (&mut cost.0, totals.cost.0),
-            ] {
-                *sum = sum.saturating_add(more);
-            }
-            sum.unpriced_models.extend(view.unpriced_models(n)?);
+            tree.sums.add(&view.totals(n)?.calls);
+            tree.unpriced_models.extend(view.unpriced_models(n)?);
         }
-        sum.cost_usd = cost.dollars();
-        sum.unpriced_models.sort_unstable();
-        sum.unpriced_models.dedup();
-        Ok(Some(sum))
-    }
-
-    /// Everything billed.
-    pub fn tokens(&self) -> i64 {
-        [self.input_tokens, self.output_tokens, self.cache_read_tokens, self.cache_write_tokens]
-            .into_iter()
-            .fold(0, i64::saturating_add)
+        tree.unpriced_models.sort_unstable();
+        tree.unpriced_models.dedup();
+        Ok(Some(tree))
     }
 }
 
@@ -256,7 +232,7 @@ mod tests {
     use store::session::absorb::{Batch, absorb};
     use store::session::lifecycle::{self, ConversationStart};
     use store::session::testing::{World, binding, usage};
-    use types::RunId;
+    use types::{PicoDollars, RunId};
 
     #[test]
     fn a_session_has_the_sum_of_all_that_it_started_at_any_depth() {
@@ -292,16 +268,16 @@ mod tests {
                 let row = |id| Ok::<_, store::Error>(view.session(id)?.unwrap());
                 let tree = |id| TreeUsage::of(view, &row(id)?);
                 let sessions =
-                    |tree: &Option<TreeUsage>| tree.as_ref().map(|tree| (tree.sessions, tree.api_calls));
+                    |tree: &Option<TreeUsage>| tree.as_ref().map(|tree| (tree.sessions, tree.sums.api_calls));
                 let (of_top, of_child) = (tree(top)?, tree(child)?);
                 assert_eq!((sessions(&of_top), sessions(&of_child)), (Some((3, 3)), Some((2, 2))));
                 assert_eq!(tree(grandchild)?, None);
                 let mut cost = PicoDollars(0);
                 for id in [top, child, grandchild] {
-                    cost.0 += view.totals(row(id)?.n)?.cost.0;
+                    cost.0 += view.totals(row(id)?.n)?.calls.cost.0;
                 }
                 let whole = of_top.unwrap();
-                assert!(cost.0 > 0 && (whole.cost_usd - cost.dollars()).abs() < 1e-12, "{whole:?}");
+                assert!(cost.0 > 0 && whole.sums.cost == cost, "{whole:?}");
                 Ok::<_, store::Error>(())
             })
             .unwrap();

@@ -12,7 +12,7 @@ use serde::Serialize;
 
 use store::QuotaRow;
 use types::{PicoDollars, Timestamp, spelled};
-use usage::{CallSums, Spending};
+use usage::{DatedSums, Spending};
 
 const HOUR: i64 = 3_600_000;
 const QUARTER: i64 = HOUR / 4;
@@ -125,7 +125,7 @@ struct Part<'a> {
     /// The quarter's first moment.
     at: Timestamp,
     model: &'a str,
-    sums: CallSums,
+    sums: DatedSums,
 }
 
 /// The windows that run now, or with `all` every one; `sources` by quarters of UTC hours.
@@ -225,30 +225,31 @@ fn add(
     parts: &[Part<'_>],
     now: Timestamp,
 ) {
-    let mut all = CallSums::default();
-    let mut models: BTreeMap<&str, CallSums> = BTreeMap::new();
+    let mut all = DatedSums::default();
+    let mut models: BTreeMap<&str, DatedSums> = BTreeMap::new();
     // The borders of computed windows are those of quarters. A vendor's may lie within one, whose calls are then counted together.
     let holds = |part: &&Part<'_>| part.sums.last >= span.begin && part.sums.last < span.end;
     for part in parts.iter().filter(holds) {
         all.add(&part.sums);
         models.entry(part.model).or_default().add(&part.sums);
     }
-    let limit = |model: Option<&str>, sums: &CallSums| {
+    let limit = |model: Option<&str>, sums: &DatedSums| {
         // Of one model as of all, so that the parts add up to the whole.
         let (passed, left) = (now.0.saturating_sub(span.begin.0), span.end.0.saturating_sub(now.0));
         // Of the window so far, with its pauses and nights: more of them come.
-        let over =
-            |time: i64| says_enough(span, &all, now).then(|| PicoDollars(share(sums.cost.0, time, passed)));
+        let over = |time: i64| {
+            says_enough(span, &all, now).then(|| PicoDollars(share(sums.calls.cost.0, time, passed)))
+        };
         Limit {
             agent: agent.to_owned(),
             model: model.map(str::to_owned),
             window,
             begin: span.begin,
             end: span.end,
-            tokens: sums.tokens(),
-            cost: sums.cost,
+            tokens: sums.calls.tokens(),
+            cost: sums.calls.cost,
             cost_per_hour: over(HOUR),
-            projected: over(left).map(|more| PicoDollars(sums.cost.0.saturating_add(more.0))),
+            projected: over(left).map(|more| PicoDollars(sums.calls.cost.0.saturating_add(more.0))),
             // A vendor's quota is for all models together.
             utilization: span
                 .reported
@@ -260,15 +261,15 @@ fn add(
     };
     limits.push(limit(None, &all));
     let mut models: Vec<_> = models.into_iter().collect();
-    models.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.cost));
+    models.sort_by_key(|(_, sums)| std::cmp::Reverse(sums.calls.cost));
     limits.extend(models.iter().map(|(model, sums)| limit(Some(model), sums)));
 }
 
 /// Whether what was used of a running window says how it goes on.
-fn says_enough(span: &LimitSpan<'_>, all: &CallSums, now: Timestamp) -> bool {
+fn says_enough(span: &LimitSpan<'_>, all: &DatedSums, now: Timestamp) -> bool {
     let length = span.end.0.saturating_sub(span.begin.0);
     let passed = now.0.saturating_sub(span.begin.0);
-    now < span.end && passed >= length / LEAST_PASSED && all.calls >= LEAST_CALLS
+    now < span.end && passed >= length / LEAST_PASSED && all.calls.api_calls >= LEAST_CALLS
 }
 
 fn share(amount: i64, part: i64, of: i64) -> i64 {
@@ -279,8 +280,8 @@ fn share(amount: i64, part: i64, of: i64) -> i64 {
 mod tests {
     use super::*;
     use agents::meter::quota::QuotaReport;
-    use types::Utilization;
     use types::event::Source;
+    use types::{Tokens, Utilization};
     use usage::{Owner, Portion};
 
     fn at(text: &str) -> Timestamp {
@@ -296,14 +297,8 @@ mod tests {
             let moment = at(moment);
             spending.owners.push(Owner { agent: (*agent).into(), ..Owner::default() });
             spending.models.push((*model).into());
-            let sums = CallSums {
-                calls: 1,
-                output: 10,
-                cost: PicoDollars(DOLLAR),
-                first: moment,
-                last: moment,
-                ..CallSums::default()
-            };
+            let tokens = Tokens { output: 10, ..Tokens::default() };
+            let sums = DatedSums::of(moment, &tokens, Some(PicoDollars(DOLLAR)));
             let quarter = i32::try_from(moment.0 / QUARTER).unwrap();
             spending.portions.push(Portion { owner: number, model: number, place: None, quarter, sums });
         }

@@ -32,7 +32,7 @@ impl PlanWorth {
             Self {
                 agent: agent.clone(),
                 price: *price,
-                cost: row.map_or(PicoDollars(0), |row| row.cost),
+                cost: row.map_or(PicoDollars(0), |row| row.sums.cost),
                 unpriced: row.is_some_and(|row| !row.unpriced_models.is_empty()),
             }
         };
@@ -52,13 +52,15 @@ impl PlanWorth {
 mod tests {
     use super::*;
 
+    use types::CallSums;
+
     const DOLLAR: i64 = 1_000_000_000_000;
 
     #[test]
     fn a_plan_is_compared_with_its_agents_month() {
         let row = |agent: &str, dollars: i64| UsageRow {
             key: Some(agent.into()),
-            cost: PicoDollars(dollars * DOLLAR),
+            sums: CallSums { cost: PicoDollars(dollars * DOLLAR), ..CallSums::default() },
             ..UsageRow::default()
         };
         let plans =

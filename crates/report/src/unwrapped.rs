@@ -82,9 +82,9 @@ impl SessionLine {
             title_sought: true,
             cwd: None,
             bound: true,
-            api_calls: session.sums.calls,
-            tokens: u64::try_from(session.sums.tokens()).unwrap_or(0),
-            cost: session.sums.cost,
+            api_calls: session.sums.calls.api_calls,
+            tokens: u64::try_from(session.sums.calls.tokens()).unwrap_or(0),
+            cost: session.sums.calls.cost,
         };
         Self {
             row,
@@ -116,7 +116,7 @@ pub fn add_titles<'a>(lines: impl Iterator<Item = &'a mut SessionLine>, origin: 
 
 /// As programs get it in a list, beside the records of sessions: what of a record is known.
 pub fn record(session: &ForeignSession) -> serde_json::Value {
-    let sums = &session.sums;
+    let (sums, calls) = (&session.sums, &session.sums.calls);
     json!({
         "foreign": true,
         "agent": session.agent,
@@ -132,13 +132,13 @@ pub fn record(session: &ForeignSession) -> serde_json::Value {
             "agentSessionFile": session.file.to_string_lossy(),
         },
         "usage": {
-            "apiCalls": sums.calls,
-            "inputTokens": sums.input,
-            "outputTokens": sums.output,
-            "cacheReadTokens": sums.cache_read,
-            "cacheWriteTokens": sums.cache_write,
-            "reasoningTokens": sums.reasoning,
-            "costUsd": sums.cost.dollars(),
+            "apiCalls": calls.api_calls,
+            "inputTokens": calls.input,
+            "outputTokens": calls.output,
+            "cacheReadTokens": calls.cache_read,
+            "cacheWriteTokens": calls.cache_write,
+            "reasoningTokens": calls.reasoning,
+            "costUsd": calls.cost.dollars(),
             "unpricedModels": session.unpriced_models,
         },
     })
@@ -148,8 +148,9 @@ pub fn record(session: &ForeignSession) -> serde_json::Value {
 mod tests {
     use super::*;
     use store::StatusFilter;
+    use types::CallSums;
     use types::{PicoDollars, Timestamp};
-    use usage::CallSums;
+    use usage::DatedSums;
 
     fn session() -> ForeignSession {
         ForeignSession {
@@ -160,14 +161,17 @@ mod tests {
             branch: Some("fix-login".into()),
             version: None,
             file: "/f".into(),
-            sums: CallSums {
-                calls: 2,
-                input: 10,
-                output: 5,
-                cost: PicoDollars(7),
+            sums: DatedSums {
+                calls: CallSums {
+                    api_calls: 2,
+                    input: 10,
+                    output: 5,
+                    cost: PicoDollars(7),
+                    ..CallSums::default()
+                },
                 first: Timestamp(1000),
                 last: Timestamp(5000),
-                ..CallSums::default()
+                ..DatedSums::default()
             },
             models: ["claude-opus-4-8".to_owned()].into(),
             unpriced_models: [].into(),

@@ -17,7 +17,7 @@ use agents::meter::record::{Fact, Record, Usage};
 use store::{Priced, View};
 use types::AgentSessionId;
 use types::Span;
-use usage::CallSums;
+use usage::DatedSums;
 
 /// Calls handed out from one pass over all of them. Why 50,000: some ten megabytes, and a gigabyte of sessions needs eight
 /// passes.
@@ -35,7 +35,7 @@ pub struct ForeignSession {
     /// One of its files: the oldest that names its project, if one does.
     pub file: PathBuf,
     /// Of these calls. Their tokens grow also while a call is still being written.
-    pub sums: CallSums,
+    pub sums: DatedSums,
     /// The models that were called, and those among them that have no price, both in the order of the alphabet.
     pub models: BTreeSet<String>,
     pub unpriced_models: BTreeSet<String>,
@@ -72,7 +72,7 @@ impl Scanner<'_> {
                     branch: fact(file.map(|file| file.branch)),
                     version: fact(file.map(|file| file.version)),
                     file: file.map_or_else(PathBuf::new, |file| file.path.clone()),
-                    sums: CallSums::default(),
+                    sums: DatedSums::default(),
                     models: BTreeSet::new(),
                     unpriced_models: BTreeSet::new(),
                 });
@@ -111,8 +111,8 @@ impl ForeignSessions {
     fn some(&self, first: usize) -> io::Result<Vec<Vec<Priced>>> {
         let mut sum = 0;
         let fitting = self.sessions[first..].iter().take_while(|session| {
-            let fits = sum == 0 || sum + session.sums.calls <= AT_ONCE;
-            sum += session.sums.calls;
+            let fits = sum == 0 || sum + session.sums.calls.api_calls <= AT_ONCE;
+            sum += session.sums.calls.api_calls;
             fits
         });
         let places: HashMap<(StringId, StringId), usize> =

@@ -293,8 +293,9 @@ impl FileFacts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::CallSums;
     use types::{PicoDollars, Timestamp};
-    use usage::CallSums;
+    use usage::DatedSums;
 
     fn index() -> Index {
         let mut strings = StringTable::default();
@@ -319,8 +320,11 @@ mod tests {
             in_view: true,
         };
         let fresh = FileFacts { position: None, state: None, last: None, closed: false, ..file.clone() };
-        let sums =
-            CallSums { calls: 1, cost: PicoDollars(i64::MAX), first: Timestamp(-5), ..CallSums::default() };
+        let sums = DatedSums {
+            calls: CallSums { api_calls: 1, cost: PicoDollars(i64::MAX), ..CallSums::default() },
+            first: Timestamp(-5),
+            ..DatedSums::default()
+        };
         Index {
             outdated: Vec::new(),
             calls: Some(("calls-1".into(), 9, 10)),

@@ -12,12 +12,12 @@ use super::hash::CheapMap;
 use super::index::{FileFacts, Index};
 use super::merge::Group;
 use super::strings::{StringId, StringTable};
-use super::sums::{DailySum, of_call};
+use super::sums::DailySum;
 use os::calendar::LocalClock;
 use pricing::{PriceList, Prices};
 use types::Span;
 use types::Timestamp;
-use usage::{CallSums, Owner, Portion, Spending};
+use usage::{DatedSums, Owner, Portion, Spending};
 
 type SumKey = (StringId, StringId, StringId, i32);
 
@@ -48,7 +48,7 @@ pub(super) struct Rollup<'a> {
     span: Span,
     list: &'a PriceList,
     prices: CheapMap<u32, Option<Prices>>,
-    sums: CheapMap<SumKey, CallSums>,
+    sums: CheapMap<SumKey, DatedSums>,
 }
 
 impl<'a> Rollup<'a> {
@@ -72,7 +72,7 @@ impl<'a> Rollup<'a> {
             self.prices.entry(sighting.model.0).or_insert_with(|| list.of(strings.text(sighting.model)));
         let cost = prices.as_ref().and_then(|prices| prices.cost(&sighting.tokens, sighting.tier));
         let place = (file.agent, file.conversation, sighting.model, self.times.number(sighting.at));
-        self.sums.entry(place).or_default().add(&of_call(&sighting, cost));
+        self.sums.entry(place).or_default().add(&DatedSums::of(sighting.at, &sighting.tokens, cost));
     }
 
     /// In a stable order.

@@ -1,24 +1,26 @@
 //! The calls of a session by who saw them.
 
 use super::proxied::Seen;
-use super::row::uncount;
-use super::total::usage_sums;
+use super::row::{read_row, uncount};
+use super::total::call_sums;
 use super::{Error, View};
-use types::{CallKind, PicoDollars, Sums, Timestamp};
+use types::{CallKind, CallSums, Timestamp, row};
 
-/// Calls of one kind, seen by the same.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct BilledCalls {
-    pub seen: Seen,
-    /// `None` where the proxy has not seen them.
-    pub kind: Option<CallKind>,
-    /// Broken off before their ends.
-    pub aborted: i64,
-    /// Not the first attempt.
-    pub repeated: i64,
-    /// Those without a price.
-    pub unpriced: i64,
-    pub sums: Sums,
+row! {
+    /// Calls of one kind, seen by the same.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct BilledCalls {
+        pub seen: Seen as Option<Seen> => Option::unwrap_or_default,
+        /// `None` where the proxy has not seen them.
+        pub kind: Option<CallKind> as Option<String> => |kind| kind.map(|kind| CallKind::parse(&kind).unwrap_or(CallKind::Other)),
+        /// Broken off before their ends.
+        pub aborted: i64,
+        /// Not the first attempt.
+        pub repeated: i64,
+        /// Those without a price.
+        pub unpriced: i64,
+        pub sums: CallSums [row],
+    }
 }
 
 impl View<'_> {
@@ -26,31 +28,12 @@ impl View<'_> {
     pub fn billed_calls(&self, session: i64) -> Result<Vec<BilledCalls>, Error> {
         self.all(
             &format!(
-                "SELECT seen, call_kind, ifnull(sum(aborted), 0), ifnull(sum(attempt > 1), 0), sum(cost IS NULL), count(*), {}
-                 FROM record WHERE session = ?1 AND kind = 'usage' GROUP BY 1, 2 ORDER BY 1, 2",
-                usage_sums()
+                "SELECT seen, call_kind, ifnull(sum(aborted), 0), ifnull(sum(attempt > 1), 0), sum(cost IS NULL), {}
+                 FROM record r WHERE session = ?1 AND kind = 'usage' GROUP BY 1, 2 ORDER BY 1, 2",
+                call_sums()
             ),
             [session],
-            |row| {
-                let kind: Option<String> = row.get(1)?;
-                Ok(BilledCalls {
-                    seen: row.get::<_, Option<Seen>>(0)?.unwrap_or_default(),
-                    kind: kind.map(|kind| CallKind::parse(&kind).unwrap_or(CallKind::Other)),
-                    aborted: row.get(2)?,
-                    repeated: row.get(3)?,
-                    unpriced: row.get(4)?,
-                    sums: Sums {
-                        api_calls: row.get(5)?,
-                        input: row.get(6)?,
-                        output: row.get(7)?,
-                        cache_read: row.get(8)?,
-                        cache_write: row.get(9)?,
-                        reasoning: row.get(10)?,
-                        cost: PicoDollars(row.get(11)?),
-                        ..Sums::default()
-                    },
-                })
-            },
+            read_row,
         )
     }
 

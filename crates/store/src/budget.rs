@@ -164,10 +164,10 @@ impl View<'_> {
 
     /// The calls of one session.
     pub fn spent_in_session(&self, session: i64) -> Result<Spent, Error> {
-        let totals = self.totals(session)?;
+        let calls = self.totals(session)?.calls;
         let unpriced =
             self.one(&format!("SELECT count(*) FROM {UNPRICED} AND session = ?1"), [session], read_value)?;
-        Ok(Spent { cost: totals.cost, calls: totals.api_calls, unpriced })
+        Ok(Spent { cost: calls.cost, calls: calls.api_calls, unpriced })
     }
 
     /// What was added to a budget: for everybody, and for this session alone.

@@ -9,7 +9,7 @@ use super::outgoing::began_before;
 use super::query::Condition;
 use super::record::UNPRICED;
 use super::row::{read_keyed, read_row, read_value, uncount};
-use super::{Error, Fate, Filter, OpeningRow, SessionRow, View, total};
+use super::{Error, Fate, Filter, OpeningRow, SessionRow, View};
 use types::row::{RowColumns, RowReader};
 use types::{EndReason, PicoDollars, Pid, RunId, Status, Sums, Sync, Timestamp, row};
 
@@ -104,11 +104,8 @@ impl View<'_> {
             sessions,
             |n| self.totals(n),
             || {
-                let sql = format!("SELECT session, {} FROM total", total::COLUMNS);
-                Ok(self
-                    .all(&sql, [], |row| Ok((read_value(row)?, total::read(row, 1)?)))?
-                    .into_iter()
-                    .collect())
+                let sql = format!("SELECT session, {} FROM total", Sums::COLUMNS);
+                Ok(self.all(&sql, [], read_keyed)?.into_iter().collect())
             },
         )
     }

@@ -5,32 +5,23 @@ use std::path::PathBuf;
 
 use rusqlite::{Row, params};
 
+use super::row::read_row;
 use super::{Error, View};
 use agents::meter::record::LONGEST_KEY;
 use os::calendar::LocalClock;
-use types::{PicoDollars, Span, Timestamp};
-use usage::{CallSums, Owner, OwnerSession, PlaceOf, Spending, SpendingBuilder, SpentCall, index};
+use types::row::RowColumns;
+use types::{PicoDollars, Span, Timestamp, Tokens, row};
+use usage::{DatedSums, Owner, OwnerSession, PlaceOf, Spending, SpendingBuilder, SpentCall, index};
 
-/// A call as the database holds it.
-fn read_call(row: &Row<'_>, first: usize) -> rusqlite::Result<CallSums> {
-    let number = |index: usize| row.get::<_, Option<i64>>(first + index).map(Option::unwrap_or_default);
-    let (at, cost): (Timestamp, Option<PicoDollars>) = (row.get(first)?, row.get(first + 1)?);
-    Ok(CallSums {
-        calls: 1,
-        unpriced: i64::from(cost.is_none()),
-        input: number(2)?,
-        output: number(3)?,
-        cache_read: number(4)?,
-        cache_write: number(5)?.saturating_add(number(6)?),
-        reasoning: number(7)?,
-        cost: cost.unwrap_or_default(),
-        first: at,
-        last: at,
-    })
+row! {
+    /// A call as the database holds it; model, branch and head follow in the SELECT.
+    struct StoredCall from "r" {
+        session: i64,
+        at: Timestamp,
+        cost: Option<PicoDollars>,
+        tokens: Tokens [row],
+    }
 }
-
-const CALL: &str =
-    "r.at, r.cost, r.input, r.output, r.cache_read, r.cache_write_5m, r.cache_write_1h, r.reasoning";
 
 impl View<'_> {
     /// The calls of all sessions within a span, those of pruned ones included; local ones, the demonstration's, are left out.
@@ -55,21 +46,24 @@ impl View<'_> {
             let within = if span.is_everything() { "1 OR ?1 = ?2" } else { "r.at >= ?1 AND r.at < ?2" };
             let since = span.since.unwrap_or(Timestamp(i64::MIN));
             let until = span.until.unwrap_or(Timestamp(i64::MAX));
-            let sql = format!("SELECT r.session, r.model, {CALL}, {calls} ({within})");
+            let sql = format!("SELECT {}, r.model, {calls} ({within})", StoredCall::COLUMNS);
             self.each(&sql, params![since, until], |row| {
-                let Some(&owner) = numbers.get(&row.get::<_, i64>(0)?) else { return Ok(()) };
-                let call = read_call(row, 2)?;
-                let model = row.get_ref(1)?.as_str_or_null()?.unwrap_or_default();
+                let call: StoredCall = read_row(row)?;
+                let Some(&owner) = numbers.get(&call.session) else { return Ok(()) };
+                let text = |index: usize| -> rusqlite::Result<Option<&str>> {
+                    Ok(row.get_ref(StoredCall::WIDTH + index)?.as_str_or_null()?)
+                };
+                let model = text(0)?.unwrap_or_default();
                 let place = match &mut place_of {
                     Some(place_of) => {
-                        let [branch, head] =
-                            [row.get_ref(10)?.as_str_or_null()?, row.get_ref(11)?.as_str_or_null()?];
+                        let (branch, head) = (text(1)?, text(2)?);
                         let owner = &adder.spending.owners[owner as usize];
-                        Some(place_of(&SpentCall { owner, at: call.first, branch, head }))
+                        Some(place_of(&SpentCall { owner, at: call.at, branch, head }))
                     }
                     None => None,
                 };
-                adder.add(owner, model, place, clock.quarter(call.first), &call);
+                let sums = DatedSums::of(call.at, &call.tokens, call.cost);
+                adder.add(owner, model, place, clock.quarter(call.at), &sums);
                 Ok(())
             })?;
         }

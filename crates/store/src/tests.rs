@@ -239,7 +239,7 @@ fn sums_near_the_limit_are_exact_after_revisions() {
         let totals = world.store.read(|view| view.totals(n)).unwrap();
         let exact = i64::try_from(6 * i128::from(cost)).unwrap_or(i64::MAX);
         assert_eq!(
-            (totals.cost.0, totals.output),
+            (totals.calls.cost.0, totals.calls.output),
             (exact, 6 * i64::try_from(output).unwrap()),
             "round {round}"
         );
@@ -280,14 +280,17 @@ fn absurd_numbers_do_not_keep_the_rest_from_being_told() {
     }
     let n = world.session(started.session).n;
     let totals = world.store.read(|view| view.totals(n)).unwrap();
-    assert_eq!((totals.api_calls, totals.output, totals.input), (3, 6, i64::MAX));
+    assert_eq!((totals.calls.api_calls, totals.calls.output, totals.calls.input), (3, 6, i64::MAX));
     world.store.write(|tx| tx.recount(n)).unwrap();
     let recounted = world.store.read(|view| view.totals(n)).unwrap();
     assert_eq!(recounted, totals);
     let rows = world.store.read(|view| rows_of(view, By::Model, None)).unwrap();
-    assert_eq!((rows.len(), rows[0].output, rows[0].cost.0, rows[0].cache_write), (1, 6, i64::MAX, i64::MAX));
-    assert_eq!(world.store.read(|view| view.model_sums(n)).unwrap()[0].input, i64::MAX);
-    assert_eq!(world.store.read(|view| view.opening_totals(n, 1)).unwrap().input, i64::MAX);
+    assert_eq!(
+        (rows.len(), rows[0].sums.output, rows[0].sums.cost.0, rows[0].sums.cache_write),
+        (1, 6, i64::MAX, i64::MAX)
+    );
+    assert_eq!(world.store.read(|view| view.model_sums(n)).unwrap()[0].calls.input, i64::MAX);
+    assert_eq!(world.store.read(|view| view.opening_totals(n, 1)).unwrap().calls.input, i64::MAX);
 }
 
 #[test]

@@ -1,32 +1,12 @@
 //! The sums over a session's records, kept by the transactions that store them, so that a list of ten thousand sessions
 //! adds nothing up.
 
-use rusqlite::{Row, params};
+use rusqlite::params;
 
+use super::row::read_row;
 use super::{Error, Tx, View};
 use types::Sums;
-
-pub(super) const COLUMNS: &str = "api_calls, input, output, cache_read, cache_write, reasoning, cost, prompts, tool_calls, \
-     tool_errors, files_changed, lines_added, lines_removed, api_errors";
-
-pub(super) fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<Sums> {
-    Ok(Sums {
-        api_calls: row.get(first)?,
-        input: row.get(first + 1)?,
-        output: row.get(first + 2)?,
-        cache_read: row.get(first + 3)?,
-        cache_write: row.get(first + 4)?,
-        reasoning: row.get(first + 5)?,
-        cost: row.get(first + 6)?,
-        prompts: row.get(first + 7)?,
-        tool_calls: row.get(first + 8)?,
-        tool_errors: row.get(first + 9)?,
-        files_changed: row.get(first + 10)?,
-        lines_added: row.get(first + 11)?,
-        lines_removed: row.get(first + 12)?,
-        api_errors: row.get(first + 13)?,
-    })
-}
+use types::row::RowColumns;
 
 /// An exact sum that stops at the largest integer, and is 0 over nothing: SQLite's own fails there, and an older version
 /// may have stored what cannot be added up.
@@ -36,19 +16,28 @@ pub(super) fn sum(of: &str) -> String {
     )
 }
 
-/// Tokens and cost of calls, in the order of [`Sums`].
-pub(super) fn usage_sums() -> String {
-    ["input", "output", "cache_read", "cache_write_5m + cache_write_1h", "reasoning", "cost"]
-        .map(sum)
-        .join(", ")
+/// The calls among the records `r`, in the columns of [`CallSums`](types::CallSums).
+pub(super) fn call_sums() -> String {
+    let sums = ["input", "output", "cache_read", "cache_write_5m + r.cache_write_1h", "reasoning", "cost"];
+    let sums = sums.map(|of| sum(&format!("r.{of}"))).join(", ");
+    format!("count(*) FILTER (WHERE r.kind = 'usage'), {sums}")
+}
+
+/// The records `r`, in the columns of [`Sums`]; `files_changed` counts their files.
+pub(super) fn record_sums(files_changed: &str) -> String {
+    format!(
+        "{}, count(*) FILTER (WHERE r.kind = 'prompt'), count(*) FILTER (WHERE r.kind = 'tool'),
+         count(*) FILTER (WHERE r.kind = 'tool' AND r.ok = 0), {files_changed}, {}, {},
+         count(*) FILTER (WHERE r.kind = 'error')",
+        call_sums(),
+        sum("r.lines_added"),
+        sum("r.lines_removed"),
+    )
 }
 
 impl View<'_> {
     pub fn totals(&self, session: i64) -> Result<Sums, Error> {
-        let found =
-            self.maybe(&format!("SELECT {COLUMNS} FROM total WHERE session = ?1"), [session], |row| {
-                read(row, 0)
-            })?;
+        let found = self.maybe(&Sums::select("FROM total WHERE session = ?1"), [session], read_row)?;
         Ok(found.unwrap_or_default())
     }
 }
@@ -63,7 +52,7 @@ impl Tx<'_> {
             return self.recount(session);
         }
         // A sum too large for an integer would become another kind of number, which the column refuses.
-        let add = COLUMNS
+        let add = Sums::COLUMNS
             .split(", ")
             .map(|column| format!("{column} = CAST({column} + excluded.{column} AS INTEGER)"))
             .collect::<Vec<_>>()
@@ -75,13 +64,13 @@ impl Tx<'_> {
             ),
             params![
                 session,
-                more.api_calls,
-                more.input,
-                more.output,
-                more.cache_read,
-                more.cache_write,
-                more.reasoning,
-                more.cost,
+                more.calls.api_calls,
+                more.calls.input,
+                more.calls.output,
+                more.calls.cache_read,
+                more.calls.cache_write,
+                more.calls.reasoning,
+                more.calls.cost,
                 more.prompts,
                 more.tool_calls,
                 more.tool_errors,
@@ -104,14 +93,8 @@ impl Tx<'_> {
         self.execute("DELETE FROM total WHERE session = ?1", [session])?;
         self.execute(
             &format!(
-                "INSERT INTO total SELECT ?1, count(*) FILTER (WHERE kind = 'usage'), {},
-                   count(*) FILTER (WHERE kind = 'prompt'), count(*) FILTER (WHERE kind = 'tool'),
-                   count(*) FILTER (WHERE kind = 'tool' AND NOT ok),
-                   (SELECT count(*) FROM changed_file WHERE session = ?1), {}, {}, count(*) FILTER (WHERE kind = 'error')
-                 FROM record WHERE session = ?1",
-                usage_sums(),
-                sum("lines_added"),
-                sum("lines_removed"),
+                "INSERT INTO total SELECT ?1, {} FROM record r WHERE r.session = ?1",
+                record_sums("(SELECT count(*) FROM changed_file WHERE session = ?1)")
             ),
             [session],
         )

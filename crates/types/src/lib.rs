@@ -46,7 +46,7 @@ pub use money::PicoDollars;
 pub use process::{Pid, ProcessId, StartTime};
 pub use record::{Correlation, SessionRecord, Sync, UsageSummary};
 pub use span::Span;
-pub use sums::Sums;
+pub use sums::{CallSums, Sums};
 pub use time::Timestamp;
 pub use tokens::{MAX_COUNT, Tokens};
 pub use utilization::Utilization;

@@ -18,7 +18,7 @@ mod tally;
 pub use filter::UsageFilter;
 pub use row::{CommitLabel, Numbers, SessionLabel, UsageRow};
 pub use spending::{
-    CallSums, CommitFacts, Owner, OwnerSession, Place, PlaceOf, Portion, Spending, SpendingBuilder,
+    CommitFacts, DatedSums, Owner, OwnerSession, Place, PlaceOf, Portion, Spending, SpendingBuilder,
     SpentCall, index,
 };
 pub use tally::{By, Order, Tally, UsageQuery, tally};

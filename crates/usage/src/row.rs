@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
-use types::{PicoDollars, Timestamp};
+use types::{CallSums, Timestamp};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UsageRow {
@@ -12,13 +12,7 @@ pub struct UsageRow {
     pub key: Option<String>,
     /// `None` where several agents share the key.
     pub agent: Option<String>,
-    pub api_calls: i64,
-    pub input: i64,
-    pub output: i64,
-    pub cache_read: i64,
-    pub cache_write: i64,
-    pub reasoning: i64,
-    pub cost: PicoDollars,
+    pub sums: CallSums,
     /// Models without a price: their calls are in the tokens, not in the cost.
     pub unpriced_models: Vec<String>,
     /// Of those that have a price, and none for one of their modes: how many calls have none.
@@ -53,24 +47,12 @@ pub struct CommitLabel {
     pub project: Option<String>,
 }
 
-impl UsageRow {
-    /// Everything billed.
-    pub fn tokens(&self) -> i64 {
-        [self.input, self.output, self.cache_read, self.cache_write].into_iter().fold(0, i64::saturating_add)
-    }
-}
-
 /// The numbers, as programs get them.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Numbers<'a> {
-    input_tokens: i64,
-    output_tokens: i64,
-    cache_read_tokens: i64,
-    cache_write_tokens: i64,
-    reasoning_tokens: i64,
-    api_calls: i64,
-    cost_usd: f64,
+    #[serde(flatten)]
+    sums: CallSums,
     unpriced_models: &'a [String],
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     unpriced_calls: &'a BTreeMap<String, i64>,
@@ -78,17 +60,7 @@ pub struct Numbers<'a> {
 
 impl<'a> From<&'a UsageRow> for Numbers<'a> {
     fn from(row: &'a UsageRow) -> Self {
-        Self {
-            input_tokens: row.input,
-            output_tokens: row.output,
-            cache_read_tokens: row.cache_read,
-            cache_write_tokens: row.cache_write,
-            reasoning_tokens: row.reasoning,
-            api_calls: row.api_calls,
-            cost_usd: row.cost.dollars(),
-            unpriced_models: &row.unpriced_models,
-            unpriced_calls: &row.unpriced_calls,
-        }
+        Self { sums: row.sums, unpriced_models: &row.unpriced_models, unpriced_calls: &row.unpriced_calls }
     }
 }
 

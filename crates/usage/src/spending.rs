@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use types::{PicoDollars, Timestamp};
+use types::{CallSums, PicoDollars, Timestamp, Tokens};
 
 /// Calls, added up by owner, model, local quarter of an hour and place. The texts stand beside the numbers, once each.
 #[derive(Clone, Debug, Default)]
@@ -82,63 +82,39 @@ pub struct Portion {
     pub model: u32,
     pub place: Option<u32>,
     pub quarter: i32,
-    pub sums: CallSums,
+    pub sums: DatedSums,
 }
 
+/// Sums of calls, and when they were made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CallSums {
-    pub calls: i64,
+pub struct DatedSums {
+    pub calls: CallSums,
     /// Calls without a price.
     pub unpriced: i64,
-    pub input: i64,
-    pub output: i64,
-    pub cache_read: i64,
-    pub cache_write: i64,
-    pub reasoning: i64,
-    pub cost: PicoDollars,
     /// Time of the first call and the last.
     pub first: Timestamp,
     pub last: Timestamp,
 }
 
-impl Default for CallSums {
+impl Default for DatedSums {
     fn default() -> Self {
-        Self {
-            calls: 0,
-            unpriced: 0,
-            input: 0,
-            output: 0,
-            cache_read: 0,
-            cache_write: 0,
-            reasoning: 0,
-            cost: PicoDollars(0),
-            first: Timestamp(i64::MAX),
-            last: Timestamp(i64::MIN),
-        }
+        let (first, last) = (Timestamp(i64::MAX), Timestamp(i64::MIN));
+        Self { calls: CallSums::default(), unpriced: 0, first, last }
     }
 }
 
-impl CallSums {
-    pub fn add(&mut self, more: &Self) {
-        for (sum, more) in [
-            (&mut self.calls, more.calls),
-            (&mut self.unpriced, more.unpriced),
-            (&mut self.input, more.input),
-            (&mut self.output, more.output),
-            (&mut self.cache_read, more.cache_read),
-            (&mut self.cache_write, more.cache_write),
-            (&mut self.reasoning, more.reasoning),
-            (&mut self.cost.0, more.cost.0),
-        ] {
-            *sum = sum.saturating_add(more);
-        }
-        self.first = self.first.min(more.first);
-        self.last = self.last.max(more.last);
+impl DatedSums {
+    /// One call.
+    pub fn of(at: Timestamp, tokens: &Tokens, cost: Option<PicoDollars>) -> Self {
+        let calls = CallSums::of(tokens, cost);
+        Self { calls, unpriced: i64::from(cost.is_none()), first: at, last: at }
     }
 
-    /// Everything billed.
-    pub fn tokens(&self) -> i64 {
-        [self.input, self.output, self.cache_read, self.cache_write].into_iter().fold(0, i64::saturating_add)
+    pub fn add(&mut self, more: &Self) {
+        self.calls.add(&more.calls);
+        self.unpriced = self.unpriced.saturating_add(more.unpriced);
+        self.first = self.first.min(more.first);
+        self.last = self.last.max(more.last);
     }
 }
 
@@ -152,7 +128,7 @@ pub struct SpendingBuilder {
 }
 
 impl SpendingBuilder {
-    pub fn add(&mut self, owner: u32, model: &str, place: Option<Place>, quarter: i32, call: &CallSums) {
+    pub fn add(&mut self, owner: u32, model: &str, place: Option<Place>, quarter: i32, call: &DatedSums) {
         let model = if let Some(&known) = self.models.get(model) {
             known
         } else {
@@ -170,7 +146,7 @@ impl SpendingBuilder {
         });
         let portions = &mut self.spending.portions;
         let at = *self.portions.entry((owner, model, place, quarter)).or_insert_with(|| {
-            portions.push(Portion { owner, model, place, quarter, sums: CallSums::default() });
+            portions.push(Portion { owner, model, place, quarter, sums: DatedSums::default() });
             portions.len() - 1
         });
         portions[at].sums.add(call);

@@ -122,7 +122,7 @@ pub fn tally(sources: &[Spending], query: &UsageQuery) -> Tally {
     }
     for row in rows.iter_mut().chain([&mut total]) {
         row.unpriced_models.sort_unstable();
-        row.breakdown.sort_by(|a, b| (Reverse(a.cost), &a.key).cmp(&(Reverse(b.cost), &b.key)));
+        row.breakdown.sort_by(|a, b| (Reverse(a.sums.cost), &a.key).cmp(&(Reverse(b.sums.cost), &b.key)));
     }
     let left_out = arrange(&mut rows, query);
     Tally { rows, total, left_out, overlap }
@@ -182,7 +182,7 @@ fn arrange(rows: &mut Vec<UsageRow>, query: &UsageQuery) -> usize {
     } else if query.by.is_chronological() {
         rows.sort_by(|a, b| (a.first_at, &a.key).cmp(&(b.first_at, &b.key)));
     } else {
-        rows.sort_by(|a, b| (Reverse(a.cost), &a.key).cmp(&(Reverse(b.cost), &b.key)));
+        rows.sort_by(|a, b| (Reverse(a.sums.cost), &a.key).cmp(&(Reverse(b.sums.cost), &b.key)));
     }
     let most = query.most.unwrap_or(usize::MAX);
     let left_out = rows.len().saturating_sub(most);
@@ -315,17 +315,7 @@ impl UsageRow {
     /// Adds the calls of a portion.
     fn take(&mut self, call: &Call<'_>) {
         let sums = &call.portion.sums;
-        for (sum, more) in [
-            (&mut self.api_calls, sums.calls),
-            (&mut self.input, sums.input),
-            (&mut self.output, sums.output),
-            (&mut self.cache_read, sums.cache_read),
-            (&mut self.cache_write, sums.cache_write),
-            (&mut self.reasoning, sums.reasoning),
-            (&mut self.cost.0, sums.cost.0),
-        ] {
-            *sum = sum.saturating_add(more);
-        }
+        self.sums.add(&sums.calls);
         self.first_at = self.first_at.min(sums.first);
         self.foreign &= call.owner.session.is_none();
         if self.agent.as_ref().is_some_and(|agent| *agent != call.owner.agent) {

@@ -17,7 +17,7 @@ use runtime::proxy::Companion;
 use runtime::track::RunTotal;
 use store::session::record::open_time;
 use store::{self, Store, View};
-use types::PicoDollars;
+use types::CallSums;
 use types::SessionRecord;
 use types::Timestamp;
 
@@ -25,9 +25,7 @@ use types::Timestamp;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Added {
     time: Duration,
-    calls: i64,
-    tokens: u64,
-    cost: PicoDollars,
+    sums: CallSums,
 }
 
 impl Added {
@@ -60,12 +58,9 @@ impl Added {
             return Ok(None);
         }
         let time = Duration::from_millis(open_time(&openings, ended_at));
-        let mut added = Self { time, calls: 0, tokens: 0, cost: PicoDollars(0) };
+        let mut added = Self { time, sums: CallSums::default() };
         for opening in openings {
-            let totals = view.opening_totals(row.n, opening.number)?;
-            added.calls += totals.api_calls;
-            added.tokens = added.tokens.saturating_add(session_text::number(totals.tokens()));
-            added.cost.0 = added.cost.0.saturating_add(totals.cost.0);
+            added.sums.add(&view.opening_totals(row.n, opening.number)?.calls);
         }
         Ok(Some(added))
     }
@@ -203,7 +198,9 @@ fn line_in(
     let time = added.map_or(Duration::from_millis(session.duration_ms), |added| added.time);
     let mut parts = vec![format::duration(time)];
     let (calls, tokens, cost, sign) = match added {
-        Some(added) => (added.calls, added.tokens, added.cost.dollars(), "+"),
+        Some(Added { sums, .. }) => {
+            (sums.api_calls, session_text::number(sums.tokens()), sums.cost.dollars(), "+")
+        }
         None => (usage.api_calls, session_text::tokens(usage), usage.cost_usd, ""),
     };
     let all = match run_total {
@@ -250,14 +247,15 @@ mod tests {
     use store::session::record::record;
     use store::session::state::{Ending, Exit};
     use store::session::testing::{World, agent_session, binding, usage};
-    use types::{RunId, SessionId};
+    use types::{PicoDollars, RunId, SessionId, Tokens};
 
     const WIDE: usize = 200;
 
     fn added(seconds: u64, calls: i64) -> Added {
-        let (tokens, cost) =
+        let (input, cost) =
             if calls > 0 { (12_000, PicoDollars(10_000_000_000)) } else { (0, PicoDollars(0)) };
-        Added { time: Duration::from_secs(seconds), calls, tokens, cost }
+        let sums = CallSums { api_calls: calls, input, cost, ..CallSums::default() };
+        Added { time: Duration::from_secs(seconds), sums }
     }
 
     #[test]
@@ -381,7 +379,9 @@ mod tests {
         let begun_at = world.now;
         let resumed = ended(&mut world, run, again.session, "b", 2);
         let time = Duration::from_secs(2);
-        let added = Added { time, calls: 1, tokens: 10 + 20 + 1000 + 100, cost: PicoDollars(20_000_000) };
+        let tokens =
+            Tokens { input: 10, output: 20, cache_read: 1000, cache_write_5m: 100, ..Tokens::default() };
+        let added = Added { time, sums: CallSums::of(&tokens, Some(PicoDollars(20_000_000))) };
         assert_eq!(Added::by_run(&world.home, &resumed, begun_at), Some(added));
         assert_eq!((resumed.duration_ms, resumed.usage.api_calls), (4000, 2));
     }

@@ -14,7 +14,7 @@ use format::text::clean;
 use pricing::unpriced;
 use report::plan::PlanWorth;
 use report::usage::{ForeignUsage, UsageReport};
-use types::Timestamp;
+use types::{CallSums, Timestamp};
 use usage::{By, UsageRow};
 
 /// A row of what belongs to none.
@@ -68,9 +68,9 @@ impl Drawing<'_> {
     }
 
     fn csv_line(&self, text: &mut String, key: &str, row: &UsageRow) {
-        let UsageRow { input, output, cache_read, cache_write, reasoning, api_calls, foreign, .. } = row;
+        let CallSums { api_calls, input, output, cache_read, cache_write, reasoning, cost } = row.sums;
         let agent = quoted(row.agent.as_deref().unwrap_or(""));
-        let (cost, unpriced) = (row.cost, quoted(&row.unpriced_models.join(" ")));
+        let (unpriced, foreign) = (quoted(&row.unpriced_models.join(" ")), row.foreign);
         // Writing to a string cannot fail.
         let _ = write!(
             text,
@@ -134,7 +134,7 @@ impl Drawing<'_> {
         if let Some(foreign) = report.scan.as_ref().filter(|_| !report.rows().is_empty()) {
             note(&mut text, &foreign_share(foreign, report.by), style);
         }
-        if total.cost.0 > 0 {
+        if total.sums.cost.0 > 0 {
             text += &session_text::at_list_price(self.worth, style);
         }
         text
@@ -221,7 +221,7 @@ impl Drawing<'_> {
             Column::number("CACHE READ").dispensable(6),
             Column::number("CACHE WRITE").dispensable(7),
         ]);
-        let reasoning = rows.iter().any(|row| row.reasoning > 0);
+        let reasoning = rows.iter().any(|row| row.sums.reasoning > 0);
         columns.extend(reasoning.then(|| Column::number("REASONING").dispensable(10)));
         columns.extend([Column::number("TOKENS").dispensable(1), Column::number("COST")]);
         let mut table = Table::new(columns);
@@ -254,17 +254,18 @@ impl Drawing<'_> {
                 let agent = row.agent.as_deref().unwrap_or(SEVERAL);
                 cells.push(if is_row { agent.to_owned() } else { String::new() }.into());
             }
-            let parts = [row.input, row.output, row.cache_read, row.cache_write].map(number);
-            let counts = [number(row.api_calls)].into_iter().chain(parts);
-            let counts = counts.chain(reasoning.then(|| number(row.reasoning)));
-            cells.extend(counts.chain([number(row.tokens())]).map(|number| count(number).into()));
+            let parts =
+                [row.sums.input, row.sums.output, row.sums.cache_read, row.sums.cache_write].map(number);
+            let counts = [number(row.sums.api_calls)].into_iter().chain(parts);
+            let counts = counts.chain(reasoning.then(|| number(row.sums.reasoning)));
+            cells.extend(counts.chain([number(row.sums.tokens())]).map(|number| count(number).into()));
             cells.push(cost.into());
             cells
         };
         let total = UsageRow { agent: None, ..self.report.tally.total.clone() };
         let with_parts = rows.iter().flat_map(|row| std::iter::once(row).chain(&row.breakdown));
         let amounts = with_parts.chain([&total]);
-        let amounts = amounts.map(|row| Some((row.cost, row.unpriced_models.as_slice())));
+        let amounts = amounts.map(|row| Some((row.sums.cost, row.unpriced_models.as_slice())));
         let mut costs = if self.exact { exact_costs(amounts) } else { costs(amounts) }.into_iter();
         let mut next = || costs.next().unwrap_or_default();
         for row in rows {
@@ -305,8 +306,8 @@ fn exact_costs<'a>(
 /// How much of a scan never ran through codemie.
 fn foreign_share(foreign: &ForeignUsage, by: By) -> String {
     let ForeignUsage { conversations, sum } = foreign;
-    let priced = sum.cost.0 > 0 || sum.unpriced_models.is_empty();
-    let cost = priced.then(|| cost(sum.cost.dollars(), &sum.unpriced_models));
+    let priced = sum.sums.cost.0 > 0 || sum.unpriced_models.is_empty();
+    let cost = priced.then(|| cost(sum.sums.cost.dollars(), &sum.unpriced_models));
     let cost = cost.map_or(String::new(), |cost| format!(", {cost},"));
     let was = if *conversations == 1 { "was" } else { "were" };
     let mark = if by == By::Session { ": not wrapped" } else { "" };

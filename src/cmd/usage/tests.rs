@@ -6,20 +6,22 @@ use super::drawing::quoted;
 use super::*;
 use report::plan::PlanWorth;
 use report::usage::ForeignUsage;
-use types::{PicoDollars, Timestamp};
+use types::{CallSums, PicoDollars, Timestamp};
 use usage::{CommitLabel, SessionLabel, Tally, UsageRow};
 
 fn row(key: &str, calls: i64, pico: i64, unpriced: &[&str]) -> UsageRow {
     UsageRow {
         key: Some(key.into()),
         agent: Some("claude".into()),
-        api_calls: calls,
-        input: 1234 * calls,
-        output: 56 * calls,
-        cache_read: 120_000 * calls,
-        cache_write: 4000,
-        reasoning: 0,
-        cost: PicoDollars(pico),
+        sums: CallSums {
+            api_calls: calls,
+            input: 1234 * calls,
+            output: 56 * calls,
+            cache_read: 120_000 * calls,
+            cache_write: 4000,
+            reasoning: 0,
+            cost: PicoDollars(pico),
+        },
         unpriced_models: unpriced.iter().map(|&model| model.to_owned()).collect(),
         ..UsageRow::default()
     }
@@ -32,14 +34,10 @@ fn report(by: By) -> UsageReport {
 }
 
 fn sum(rows: &[UsageRow]) -> UsageRow {
-    let of = |field: fn(&UsageRow) -> i64| rows.iter().map(field).sum::<i64>();
+    let mut sums = CallSums::default();
+    rows.iter().for_each(|row| sums.add(&row.sums));
     UsageRow {
-        api_calls: of(|row| row.api_calls),
-        input: of(|row| row.input),
-        output: of(|row| row.output),
-        cache_read: of(|row| row.cache_read),
-        cache_write: of(|row| row.cache_write),
-        cost: PicoDollars(of(|row| row.cost.0)),
+        sums,
         unpriced_models: rows.iter().flat_map(|row| row.unpriced_models.clone()).collect(),
         unpriced_calls: rows.iter().flat_map(|row| row.unpriced_calls.clone()).collect(),
         ..UsageRow::default()
@@ -173,7 +171,7 @@ fn every_table_fits() {
     for (by, columns) in By::ALL.iter().flat_map(|by| [(by, 80), (by, 50), (by, 40)]) {
         let mut report = report(*by);
         report.tally.rows[0].key = Some("0123456789abcdef-0123-456789-abcdef0123456789".into());
-        report.tally.rows[0].cost = PicoDollars(12_345_670_000_000_000);
+        report.tally.rows[0].sums.cost = PicoDollars(12_345_670_000_000_000);
         if by.is_time() || matches!(*by, By::Agent | By::Commit) {
             report.tally.rows[0].key = Some("2026-11-15".into());
         }
@@ -193,7 +191,7 @@ fn a_row_that_agents_share_says_so_and_reasoning_is_there_only_with_values() {
     report.unread_calls = 1;
     assert!(draw(&report, wide).contains("usage of 1 call that the proxy could not read in full; "));
     report.tally.rows[0].agent = None;
-    report.tally.rows[1].reasoning = 7;
+    report.tally.rows[1].sums.reasoning = 7;
     let text = draw(&report, wide);
     assert!(text.contains(" AGENT ") && text.contains(" several ") && text.contains(" REASONING "), "{text}");
 }
@@ -339,7 +337,7 @@ fn an_empty_report_says_what_to_do_next() {
 #[test]
 fn exact_numbers_have_all_their_digits() {
     let mut report = report(By::Day);
-    report.tally.rows[1].cost = PicoDollars(1_748_500_000);
+    report.tally.rows[1].sums.cost = PicoDollars(1_748_500_000);
     report.tally.total = sum(&report.tally.rows);
     let drawing = Drawing { report: &report, moments: &moments(), exact: true, everything: true, worth: &[] };
     assert_eq!(

@@ -74,11 +74,11 @@ fn billed(stage: &Stage, agent: Agent) -> BTreeMap<String, [Spent; 2]> {
     let part = |sum: &BilledSum| {
         let number = |count: i64| u64::try_from(count).unwrap();
         Spent {
-            calls: number(sum.api_calls),
-            input: number(sum.input_tokens),
-            cache_read: number(sum.cache_read_tokens),
-            cache_write: number(sum.cache_write_tokens),
-            output: number(sum.output_tokens),
+            calls: number(sum.calls.api_calls),
+            input: number(sum.calls.input),
+            cache_read: number(sum.calls.cache_read),
+            cache_write: number(sum.calls.cache_write),
+            output: number(sum.calls.output),
             reasoning: 0,
         }
     };

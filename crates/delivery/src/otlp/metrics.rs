@@ -136,16 +136,17 @@ impl Sums {
         for sum in by_model(view.model_sums(session.n)?) {
             let model = || text("gen_ai.request.model", &sum.model);
             let token = |kind: &str| vec![model(), text("gen_ai.token.type", kind)];
-            let input = sum.input + sum.cache_read + sum.cache_write;
+            let calls = sum.calls;
+            let input = calls.input + calls.cache_read + calls.cache_write;
             add(TOKENS, sum.last, Number::Int(input), token("input"));
-            add(TOKENS, sum.last, Number::Int(sum.output), token("output"));
-            add(CACHE_READ, sum.last, Number::Int(sum.cache_read), vec![model()]);
-            add(CACHE_WRITE, sum.last, Number::Int(sum.cache_write), vec![model()]);
-            add(REASONING, sum.last, Number::Int(sum.reasoning), vec![model()]);
-            add(CALLS, sum.last, Number::Int(sum.calls), vec![model()]);
+            add(TOKENS, sum.last, Number::Int(calls.output), token("output"));
+            add(CACHE_READ, sum.last, Number::Int(calls.cache_read), vec![model()]);
+            add(CACHE_WRITE, sum.last, Number::Int(calls.cache_write), vec![model()]);
+            add(REASONING, sum.last, Number::Int(calls.reasoning), vec![model()]);
+            add(CALLS, sum.last, Number::Int(calls.api_calls), vec![model()]);
             // No price is not the price zero.
             if sum.priced > 0 {
-                add(COST, sum.last, Number::Double(sum.cost.dollars()), vec![model()]);
+                add(COST, sum.last, Number::Double(calls.cost.dollars()), vec![model()]);
             }
         }
         for sum in by_tool(view.tool_sums(session.n)?) {
@@ -177,6 +178,7 @@ impl Sums {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use types::CallSums;
 
     #[test]
     fn a_duration_is_in_the_bucket_whose_bound_it_does_not_exceed() {
@@ -211,8 +213,7 @@ mod tests {
         );
         let model = |model: &str, calls| ModelSum {
             model: model.into(),
-            calls,
-            input: 10 * calls,
+            calls: CallSums { api_calls: calls, input: 10 * calls, ..CallSums::default() },
             ..ModelSum::default()
         };
         let sums = by_model(vec![model("claude-opus-4-8", 1), model("a b", 2), model("c d", 3)]);

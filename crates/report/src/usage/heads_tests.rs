@@ -186,7 +186,7 @@ impl Scene {
         let mut table = [0; 3];
         for (number, expected) in self.expected.iter().enumerate() {
             let row =
-                rows.iter().find(|row| row.cost.0 & (1 << number) != 0).expect("every call is in a row");
+                rows.iter().find(|row| row.sums.cost.0 & (1 << number) != 0).expect("every call is in a row");
             let found = row.key.as_deref().map(label_of);
             let kind = match (found.as_deref(), expected) {
                 (found, expected) if found == *expected => 0,
@@ -326,11 +326,11 @@ fn a_pull_request_is_the_sum_of_its_commits_also_when_it_was_squashed() {
             .world
             .store
             .read(|view| UsageReport::recorded(view, &home, &query, Span::default(), &clock));
-        assert_eq!(Some(report.unwrap().tally.total.cost.0), cost, "{revision}");
+        assert_eq!(Some(report.unwrap().tally.total.sums.cost.0), cost, "{revision}");
     }
     scene.call(claude, None);
     let uncommitted = scene.world.store.read(|view| uncommitted(view, &root)).unwrap();
-    assert_eq!((uncommitted.api_calls, uncommitted.cost.0), (1, 0b10000));
+    assert_eq!((uncommitted.sums.api_calls, uncommitted.sums.cost.0), (1, 0b10000));
 }
 
 #[test]

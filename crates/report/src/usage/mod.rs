@@ -244,8 +244,7 @@ impl ForeignUsage {
         let mut all = Self::default();
         for row in sessions.iter().filter(|row| row.foreign) {
             all.conversations += 1;
-            all.sum.cost.0 = all.sum.cost.0.saturating_add(row.cost.0);
-            all.sum.api_calls = all.sum.api_calls.saturating_add(row.api_calls);
+            all.sum.sums.add(&row.sums);
             all.sum.unpriced_models.extend(row.unpriced_models.iter().cloned());
         }
         all

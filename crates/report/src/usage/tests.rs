@@ -3,9 +3,9 @@ use std::collections::BTreeMap;
 use super::*;
 use store::session::lifecycle::{ConversationStart, bind};
 use store::session::testing::{World, binding};
-use types::{PicoDollars, RunId, Timestamp};
+use types::{PicoDollars, RunId, Timestamp, Tokens};
 use usage::Order;
-use usage::{CallSums, Owner, OwnerSession, Place, Portion};
+use usage::{DatedSums, Owner, OwnerSession, Place, Portion};
 
 /// A source with one portion for each entry: owner, model, quarter, place, dollars.
 fn source(owners: Vec<Owner>, calls: &[(u32, &str, i32, Option<u32>, i64)]) -> Spending {
@@ -16,14 +16,8 @@ fn source(owners: Vec<Owner>, calls: &[(u32, &str, i32, Option<u32>, i64)]) -> S
             spending.models.len() - 1
         });
         let at = Timestamp(i64::from(quarter) * 900_000);
-        let sums = CallSums {
-            calls: 1,
-            input: 10,
-            cost: PicoDollars(dollars * 1_000_000_000_000),
-            first: at,
-            last: at,
-            ..CallSums::default()
-        };
+        let tokens = Tokens { input: 10, ..Tokens::default() };
+        let sums = DatedSums::of(at, &tokens, Some(PicoDollars(dollars * 1_000_000_000_000)));
         spending.portions.push(Portion {
             owner,
             model: u32::try_from(number).unwrap(),
@@ -93,7 +87,11 @@ fn sources() -> [Spending; 2] {
 }
 
 fn rows(query: &UsageQuery) -> Vec<(Option<String>, i64)> {
-    tally(&sources(), query).rows.into_iter().map(|row| (row.key, row.cost.0 / 1_000_000_000_000)).collect()
+    tally(&sources(), query)
+        .rows
+        .into_iter()
+        .map(|row| (row.key, row.sums.cost.0 / 1_000_000_000_000))
+        .collect()
 }
 
 #[test]
@@ -136,7 +134,11 @@ fn rows_by_every_key() {
         let expected: Vec<_> = expected.iter().map(|(key, cost)| (key.map(str::to_owned), *cost)).collect();
         assert_eq!(rows(&UsageQuery::by(*by)), expected, "{by}");
         let tally = tally(&sources(), &UsageQuery::by(*by));
-        assert_eq!((tally.total.api_calls, tally.total.cost.0 / 1_000_000_000_000), (6, 63), "{by}");
+        assert_eq!(
+            (tally.total.sums.api_calls, tally.total.sums.cost.0 / 1_000_000_000_000),
+            (6, 63),
+            "{by}"
+        );
         assert_eq!(tally.overlap, *by == By::Tag);
     }
 }
@@ -221,7 +223,7 @@ fn rows_are_ordered_and_cut_to_the_latest_or_the_most_expensive() {
     assert_eq!(keys(By::Model, Some(Order::Ascending), Some(2)), ["gpt", "opus"]);
     assert_eq!(keys(By::Session, Some(Order::Descending), Some(2)), ["f", "c-x"]);
     let cut = tally(&sources(), &UsageQuery { most: Some(1), ..UsageQuery::by(By::Day) });
-    assert_eq!((cut.left_out, cut.total.api_calls), (3, 6), "the total is of everything");
+    assert_eq!((cut.left_out, cut.total.sums.api_calls), (3, 6), "the total is of everything");
 }
 
 #[test]
@@ -229,8 +231,8 @@ fn a_breakdown_adds_up_to_its_row() {
     let query = UsageQuery { breakdown: Some(By::Model), ..UsageQuery::by(By::Project) };
     let rows = tally(&sources(), &query).rows;
     for row in &rows {
-        let sum: i64 = row.breakdown.iter().map(|part| part.cost.0).sum();
-        assert_eq!(sum, row.cost.0, "{row:?}");
+        let sum: i64 = row.breakdown.iter().map(|part| part.sums.cost.0).sum();
+        assert_eq!(sum, row.sums.cost.0, "{row:?}");
     }
     let web = &rows[2].breakdown;
     assert_eq!(web.iter().map(|part| part.key.as_deref().unwrap()).collect::<Vec<_>>(), ["opus", "haiku"]);
@@ -239,7 +241,7 @@ fn a_breakdown_adds_up_to_its_row() {
 #[test]
 fn only_conversations_without_any_session_are_foreign() {
     let found = ForeignUsage::among(&sources(), &UsageQuery::by(By::Day));
-    assert_eq!((found.conversations, found.sum.api_calls), (1, 1));
+    assert_eq!((found.conversations, found.sum.sums.api_calls), (1, 1));
 }
 
 #[test]

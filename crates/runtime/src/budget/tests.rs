@@ -138,7 +138,7 @@ fn budgets_count_what_usage_counts() {
     let by_usage = |world: &mut World| {
         let rows =
             world.store.read(|view| store::session::testing::rows_of(view, usage::By::Agent, None)).unwrap();
-        rows.iter().map(|row| row.cost.0).sum::<i64>()
+        rows.iter().map(|row| row.sums.cost.0).sum::<i64>()
     };
     assert_eq!(by_usage(&mut world), 15 * TOKEN);
     world.store.write(|tx| lifecycle::end(tx, now, run, Ending::exited(Exit::Code(0)))).unwrap();

@@ -315,15 +315,16 @@ fn play(recording: &Recording, seed: u64) {
         }
     }
     for (id, session, _) in &sessions {
-        let totals = world
+        let calls = world
             .store
             .read(|view| {
                 let row = view.session(*session)?.unwrap();
                 view.totals(row.n)
             })
-            .unwrap();
+            .unwrap()
+            .calls;
         let counted: Spent =
-            [totals.api_calls, totals.input, totals.cache_write, totals.cache_read, totals.output];
+            [calls.api_calls, calls.input, calls.cache_write, calls.cache_read, calls.output];
         let Recording { agent, name, truth, .. } = recording;
         assert_eq!(counted, truth.get(*id).copied().unwrap_or_default(), "{agent} {name}, {id}, seed {seed}");
     }
@@ -347,8 +348,9 @@ fn scan(recording: &Recording, root: &Path, world: &mut World) {
         };
         let found = scanner.scan(store, Span::default()).unwrap().spending();
         let rows = tally(&[found], &UsageQuery::by(By::Session)).rows.into_iter();
-        let numbers =
-            |row: &UsageRow| [row.api_calls, row.input, row.cache_write, row.cache_read, row.output];
+        let numbers = |row: &UsageRow| {
+            [row.sums.api_calls, row.sums.input, row.sums.cache_write, row.sums.cache_read, row.sums.output]
+        };
         rows.map(|row| (row.key.clone().unwrap_or_default(), numbers(&row))).collect()
     };
     let truth = recording.truth.iter().filter(|(_, spent)| spent[0] > 0);

@@ -227,7 +227,7 @@ mod tests {
             [self.one, self.two].map(|id| {
                 let row = self.store.read(|view| view.session(id)).unwrap().unwrap();
                 let totals = self.store.read(|view| view.totals(row.n)).unwrap();
-                (totals.api_calls, row.ended_at.is_some())
+                (totals.calls.api_calls, row.ended_at.is_some())
             })
         }
     }

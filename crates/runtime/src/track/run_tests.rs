@@ -224,7 +224,7 @@ impl Scene {
         let mut store = Store::open(&self.home, self.clock.now().wall).unwrap();
         let calls = |row: SessionRow| {
             let totals = store.read(|view| view.totals(row.n)).unwrap();
-            (row.name, row.agent_session.map(|id| id.0), totals.api_calls)
+            (row.name, row.agent_session.map(|id| id.0), totals.calls.api_calls)
         };
         self.sessions().into_iter().map(calls).collect()
     }

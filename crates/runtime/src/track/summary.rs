@@ -73,7 +73,7 @@ pub(super) fn run_total(
         let mut sum = 0_i64;
         for session in sessions {
             if let Some(row) = view.session(*session)? {
-                sum = sum.saturating_add(view.totals(row.n)?.cost.0);
+                sum = sum.saturating_add(view.totals(row.n)?.calls.cost.0);
             }
         }
         Ok::<_, session::Error>(PicoDollars(sum))

@@ -233,13 +233,13 @@ fn another_time_zone_changes_the_days() {
 fn a_new_price_table_changes_the_costs() {
     let stage = Stage::new();
     stage.put("a.jsonl", &[answer("m1", "a", 10)]);
-    let cost = stage.scan().rows(By::Agent)[0].cost;
+    let cost = stage.scan().rows(By::Agent)[0].sums.cost;
     let path = stage.memory().join("index");
     let mut index = Index::load(&path).unwrap();
     index.basis.prices -= 1;
-    index.daily[0].sums.cost.0 = 7;
+    index.daily[0].sums.calls.cost.0 = 7;
     index.save(&path).unwrap();
-    assert_eq!(stage.scan().rows(By::Agent)[0].cost, cost, "made with an earlier table");
+    assert_eq!(stage.scan().rows(By::Agent)[0].sums.cost, cost, "made with an earlier table");
 }
 
 #[test]

@@ -39,8 +39,9 @@ impl Everyone {
     /// Calls, uncached input, cache reads, output, reasoning.
     fn spent(&self) -> [i64; 5] {
         let rows = self.scan().rows(By::Agent);
-        rows.first()
-            .map_or([0; 5], |row| [row.api_calls, row.input, row.cache_read, row.output, row.reasoning])
+        rows.first().map_or([0; 5], |row| {
+            [row.sums.api_calls, row.sums.input, row.sums.cache_read, row.sums.output, row.sums.reasoning]
+        })
     }
 }
 
@@ -161,7 +162,7 @@ fn calls_of_every_tier_cost_the_same_in_a_scan_and_read_live() {
         home.put(ROLLOUT, &lines);
         for time in ["first", "from the cache"] {
             let [row] = <[_; 1]>::try_from(home.scan().rows(By::Agent)).unwrap();
-            assert_eq!(row.cost, cost.unwrap_or_default(), "{tier}, {time}");
+            assert_eq!(row.sums.cost, cost.unwrap_or_default(), "{tier}, {time}");
             assert_eq!(row.unpriced_calls.values().sum::<i64>(), i64::from(cost.is_none()), "{tier}, {time}");
         }
     }

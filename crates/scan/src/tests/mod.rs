@@ -113,7 +113,7 @@ pub(super) fn key(row: &UsageRow) -> String {
 
 /// Output tokens by key.
 pub(super) fn outputs(scanned: &Scanned, by: By) -> BTreeMap<String, i64> {
-    scanned.rows(by).into_iter().map(|row| (key(&row), row.output)).collect()
+    scanned.rows(by).into_iter().map(|row| (key(&row), row.sums.output)).collect()
 }
 
 pub(super) fn counts(rows: &[UsageRow]) -> BTreeMap<String, Counts> {
@@ -121,12 +121,12 @@ pub(super) fn counts(rows: &[UsageRow]) -> BTreeMap<String, Counts> {
     rows.iter()
         .map(|row| {
             let counts = Counts {
-                calls: count(row.api_calls),
-                input: count(row.input),
-                output: count(row.output),
-                cache_read: count(row.cache_read),
-                cache_write: count(row.cache_write),
-                cost: count(row.cost.0),
+                calls: count(row.sums.api_calls),
+                input: count(row.sums.input),
+                output: count(row.sums.output),
+                cache_read: count(row.sums.cache_read),
+                cache_write: count(row.sums.cache_write),
+                cost: count(row.sums.cost.0),
             };
             (key(row), counts)
         })

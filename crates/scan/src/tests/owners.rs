@@ -62,7 +62,7 @@ fn seen(stage: &Stage, world: &mut World) -> [BTreeMap<String, i64>; 2] {
         .store
         .read(|view| {
             let scanned = stage.scan_with(Some(view), None);
-            let outputs = |rows: Vec<UsageRow>| rows.iter().map(|row| (key(row), row.output)).collect();
+            let outputs = |rows: Vec<UsageRow>| rows.iter().map(|row| (key(row), row.sums.output)).collect();
             Ok::<_, store::Error>([outputs(scanned.rows(By::Session)), outputs(together(view, &scanned)?)])
         })
         .unwrap()
@@ -140,7 +140,7 @@ fn foreign_conversations_come_with_their_calls_in_order() {
         assert_eq!(all.len(), 1);
         let (session, calls) = &all[0];
         assert_eq!(
-            (session.agent.as_str(), session.conversation.0.as_str(), session.sums.calls),
+            (session.agent.as_str(), session.conversation.0.as_str(), session.sums.calls.api_calls),
             ("claude", "b", 3)
         );
         assert_eq!((session.project.as_deref(), session.branch.as_deref()), (Some("widgets"), Some("main")));

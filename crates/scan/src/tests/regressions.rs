@@ -15,7 +15,7 @@ fn the_same_message_under_several_session_ids_counts_once() {
     stage.put("a.jsonl", &[answer("m1", "a", 10), answer("m2", "a", 20)]);
     stage.put("b.jsonl", &[answer("m1", "b", 10), answer("m3", "b", 30)]);
     let row = one_row(&stage);
-    assert_eq!((row.api_calls, row.output), (3, 60));
+    assert_eq!((row.sums.api_calls, row.sums.output), (3, 60));
 }
 
 #[test]
@@ -24,7 +24,7 @@ fn the_largest_revision_counts_and_not_the_first_line() {
     for order in [[1, 7, 400], [400, 7, 1], [7, 400, 7]] {
         stage.forget();
         stage.put("s.jsonl", &order.map(|output| answer("m", "s", output)));
-        assert_eq!((one_row(&stage).api_calls, one_row(&stage).output), (1, 400), "{order:?}");
+        assert_eq!((one_row(&stage).sums.api_calls, one_row(&stage).sums.output), (1, 400), "{order:?}");
     }
 }
 
@@ -46,7 +46,7 @@ fn a_missing_request_id_changes_nothing() {
     let bare = Answer { more: "", ..Answer::default() }.line();
     let null = Answer { more: r#","requestId":null"#, ..Answer::default() }.line();
     stage.put("s.jsonl", &[bare, Answer::default().line(), null]);
-    assert_eq!((one_row(&stage).api_calls, one_row(&stage).output), (1, 10));
+    assert_eq!((one_row(&stage).sums.api_calls, one_row(&stage).sums.output), (1, 10));
 }
 
 #[test]
@@ -101,7 +101,7 @@ fn sidechain_duplicates_in_the_main_file_count_once() {
     let stage = Stage::new();
     let side = Answer { more: r#","isSidechain":true"#, ..Answer::default() }.line();
     stage.put("s.jsonl", &[Answer::default().line(), side.clone(), side]);
-    assert_eq!((one_row(&stage).api_calls, one_row(&stage).output), (1, 10));
+    assert_eq!((one_row(&stage).sums.api_calls, one_row(&stage).sums.output), (1, 10));
 }
 
 #[test]
@@ -128,9 +128,12 @@ fn an_unknown_model_is_counted_and_named_and_has_no_price() {
     let unknown = Answer { id: "m2", model: "claude-next-9", ..Answer::default() }.line();
     stage.put("s.jsonl", &[answer("m1", "s", 10), unknown]);
     let row = one_row(&stage);
-    assert_eq!((row.api_calls, row.output, row.unpriced_models), (2, 20, vec!["claude-next-9".to_owned()]));
+    assert_eq!(
+        (row.sums.api_calls, row.sums.output, row.unpriced_models),
+        (2, 20, vec!["claude-next-9".to_owned()])
+    );
     // 1 × 5 + 10 × 25 dollars per million tokens
-    assert_eq!(row.cost, PicoDollars(255_000_000));
+    assert_eq!(row.sums.cost, PicoDollars(255_000_000));
 }
 
 #[test]
@@ -139,9 +142,9 @@ fn one_hour_cache_writes_cost_more_than_five_minute_ones() {
     let usage = r#","cache_creation_input_tokens":100,"cache_creation":{"ephemeral_5m_input_tokens":60,"ephemeral_1h_input_tokens":40}"#;
     stage.put("s.jsonl", &[Answer { usage, ..Answer::default() }.line()]);
     let row = one_row(&stage);
-    assert_eq!(row.cache_write, 100);
+    assert_eq!(row.sums.cache_write, 100);
     // 1 × 5 + 10 × 25 + 60 × 6.25 + 40 × 10
-    assert_eq!(row.cost, PicoDollars(1_030_000_000));
+    assert_eq!(row.sums.cost, PicoDollars(1_030_000_000));
 }
 
 #[test]
@@ -150,7 +153,7 @@ fn cache_reads_are_not_input() {
     let usage = r#","cache_read_input_tokens":5000"#;
     stage.put("s.jsonl", &[Answer { usage, ..Answer::default() }.line()]);
     let row = one_row(&stage);
-    assert_eq!((row.input, row.cache_read, row.cost), (1, 5000, PicoDollars(2_755_000_000)));
+    assert_eq!((row.sums.input, row.sums.cache_read, row.sums.cost), (1, 5000, PicoDollars(2_755_000_000)));
 }
 
 #[test]
@@ -159,7 +162,7 @@ fn usage_in_tool_results_and_synthetic_messages_are_no_calls() {
     let result = r#"{"type":"user","uuid":"u","message":{"role":"user","content":[{"type":"tool_result","tool_use_id":"t","content":"\"assistant\""}]},"toolUseResult":{"role":"assistant","id":"msg_x","model":"claude-opus-4-8","usage":{"input_tokens":9,"output_tokens":9}}}"#;
     let synthetic = Answer { id: "x", model: "<synthetic>", ..Answer::default() }.line();
     stage.put("s.jsonl", &[result.into(), synthetic, answer("m", "s", 10)]);
-    assert_eq!((one_row(&stage).api_calls, one_row(&stage).output), (1, 10));
+    assert_eq!((one_row(&stage).sums.api_calls, one_row(&stage).sums.output), (1, 10));
 }
 
 #[test]

@@ -28,7 +28,7 @@ use types::EventType;
 use types::SessionId;
 use types::Timestamp;
 use types::event::{Source, keyed_id};
-use types::{Sums, ToolKind};
+use types::{CallSums, Sums, ToolKind};
 
 /// Where the clock turns out to have been set back during a session, lines this much older than the present are taken
 /// for its own: nobody knows by how much it was, and a fork of an unknown conversation within the same hour is rarer
@@ -257,7 +257,8 @@ impl<'a> RecordWriter<'a> {
         let Fact::Usage(usage) = &priced.record.fact else { return Ok(()) };
         self.tx.revise_usage(stored.n, usage, priced, source)?;
         let sums = self.changes.entry(stored.session).or_default();
-        sums.revise_call((&stored.tokens, stored.cost), (&usage.tokens, priced.cost));
+        sums.calls.subtract(&CallSums::of(&stored.tokens, stored.cost));
+        sums.calls.add(&CallSums::of(&usage.tokens, priced.cost));
         self.counts.revised += 1;
         Ok(())
     }
@@ -291,7 +292,7 @@ fn permit(row: &SessionRow) -> Result<(), Error> {
 
 fn count(sums: &mut Sums, priced: &Priced, first_changes: i64) {
     match &priced.record.fact {
-        Fact::Usage(usage) => sums.add_call(&usage.tokens, priced.cost),
+        Fact::Usage(usage) => sums.calls.add(&CallSums::of(&usage.tokens, priced.cost)),
         Fact::Tool(tool) => {
             sums.add_tool(tool.ok, tool.lines_added, tool.lines_removed);
             sums.files_changed += first_changes;

@@ -22,7 +22,8 @@ pub(super) fn usage_of(view: &View<'_>, row: &SessionRow) -> Result<UsageSummary
 
 /// How much was read of its conversation, for the coverage.
 fn reading(view: &View<'_>, row: &SessionRow, totals: &Sums) -> Result<Reading, crate::Error> {
-    let &Sums { api_calls: calls, api_errors: errors, prompts, tool_calls, .. } = totals;
+    let &Sums { api_errors: errors, prompts, tool_calls, .. } = totals;
+    let calls = totals.calls.api_calls;
     let failed = row.exit_code.is_some_and(|code| code != 0);
     // Looked up only for sessions without any number: most have calls.
     let silent = calls == 0 && errors == 0 && prompts == 0 && tool_calls == 0;

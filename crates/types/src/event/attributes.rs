@@ -14,8 +14,8 @@ use super::field::{
     Timing, names_of, object,
 };
 use crate::{
-    Billing, CallKind, Coverage, EndReason, EventKind, EventType, EvidenceKind, PicoDollars, StartReason,
-    Status, ToolKind, UsageSummary, Utilization, spelled,
+    Billing, CallKind, CallSums, Coverage, EndReason, EventKind, EventType, EvidenceKind, PicoDollars,
+    StartReason, Status, Tokens, ToolKind, UsageSummary, Utilization, spelled,
 };
 
 spelled!(
@@ -154,6 +154,20 @@ attributes!(
 impl Usage {
     pub fn cost(&self) -> Option<PicoDollars> {
         self.cost_usd.map(|cost| cost.0)
+    }
+
+    /// What the call adds to sums.
+    pub fn sums(&self) -> CallSums {
+        let count = |tokens: Addend| tokens.get().max(0).cast_unsigned();
+        let tokens = Tokens {
+            input: count(self.input_tokens),
+            output: count(self.output_tokens),
+            cache_read: count(self.cache_read_tokens),
+            cache_write_5m: count(self.cache_write_tokens),
+            cache_write_1h: 0,
+            reasoning: count(self.reasoning_tokens),
+        };
+        CallSums::of(&tokens, self.cost())
     }
 }
 

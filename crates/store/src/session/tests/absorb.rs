@@ -74,7 +74,7 @@ impl World {
     pub fn output(&mut self, session: SessionId) -> (i64, i64) {
         let row = self.session(session);
         let totals = self.store.read(|view| view.totals(row.n)).unwrap();
-        (totals.api_calls, totals.output)
+        (totals.calls.api_calls, totals.calls.output)
     }
 }
 

@@ -252,7 +252,7 @@ fn usage_adds_up_by_every_key() {
     let rows = |world: &mut World, by, since| {
         let rows = world.store.read(|view| rows_of(view, by, since)).unwrap();
         rows.into_iter()
-            .map(|row| (row.key.unwrap_or("(none)".into()), row.api_calls, row.output))
+            .map(|row| (row.key.unwrap_or("(none)".into()), row.sums.api_calls, row.sums.output))
             .collect::<Vec<_>>()
     };
     let row = |key: &str, calls, output| (key.to_owned(), calls, output);
@@ -265,7 +265,7 @@ fn usage_adds_up_by_every_key() {
     assert_eq!(rows(&mut world, By::Session, Some(next_day)), [row("b", 1, 7)]);
     let by_model = world.store.read(|view| rows_of(view, By::Model, None)).unwrap().remove(0);
     assert_eq!((by_model.agent, by_model.unpriced_models), (None, vec!["claude-sonnet-4-5".to_owned()]));
-    assert_eq!(by_model.cost.0, 27_000_000);
+    assert_eq!(by_model.sums.cost.0, 27_000_000);
 }
 
 #[test]
@@ -409,7 +409,7 @@ fn usage_by_every_key_is_the_same_after_a_prune() {
     world.feed(again.session, 99, &[usage("m1", world.now, 20), usage("m4", world.now, 20)]);
     world.check();
     let rows = world.store.read(|view| rows_of(view, By::Session, None)).unwrap();
-    let calls: Vec<_> = rows.into_iter().map(|row| (row.key.unwrap(), row.api_calls)).collect();
+    let calls: Vec<_> = rows.into_iter().map(|row| (row.key.unwrap(), row.sums.api_calls)).collect();
     assert_eq!(calls, [("a".to_owned(), 3), ("b".to_owned(), 1)]);
     let mut owned = Vec::new();
     world.store.read(|view| view.each_owned_call(|_, key| owned.push(key.to_owned()))).unwrap();

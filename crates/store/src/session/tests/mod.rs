@@ -6,6 +6,7 @@ mod elsewhere;
 mod lifecycle;
 pub(super) mod proxied;
 mod quota;
+mod sums;
 mod together;
 
 use types::{Ids, RunId};

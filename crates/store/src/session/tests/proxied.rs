@@ -431,7 +431,7 @@ fn each_failed_call_is_one_error_and_the_reported_one_is_the_last_of_them() {
         world.read(session, &[reported.clone(), reported]);
         let row = world.session(session);
         let totals = world.store.read(|view| view.totals(row.n)).unwrap();
-        assert_eq!((totals.api_errors, totals.api_calls), (3, 0), "{transcript_first}");
+        assert_eq!((totals.api_errors, totals.calls.api_calls), (3, 0), "{transcript_first}");
         // Another failure, much later and unseen by the proxy, is another one; so is one of another status.
         world.read(session, &[error("e2", Timestamp(at.0 + 600_000))]);
         world.take(&failed("req_9", Timestamp(at.0 + 599_990), 429));
@@ -458,7 +458,7 @@ fn broken_off_and_empty_calls() {
     world.take(&both);
     world.take(&both);
     let totals = world.store.read(|view| view.totals(row.n)).unwrap();
-    assert_eq!((totals.api_calls, totals.output, totals.api_errors), (2, 4, 1));
+    assert_eq!((totals.calls.api_calls, totals.calls.output, totals.api_errors), (2, 4, 1));
     let huge = ProxiedCall { key: "x".repeat(600), ..call("", at, 1) };
     assert_eq!(world.take(&huge), Fate::Nothing);
 }

@@ -115,7 +115,7 @@ fn two_readers_of_one_file_count_each_call_once() {
     });
     world.check();
     let row = world.session(started.session);
-    assert_eq!(world.store.read(|view| view.totals(row.n)).unwrap().api_calls, 200);
+    assert_eq!(world.store.read(|view| view.totals(row.n)).unwrap().calls.api_calls, 200);
     assert_eq!(row.last_seq, 202);
 }
 
