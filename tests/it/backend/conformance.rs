@@ -3,11 +3,13 @@ use std::collections::BTreeMap;
 
 use backend::storage::Storage;
 use reader::token::{Owner, Role, Token, TokenHash};
-use reader::{By, Cursor, Day, Order, OrderBy, OrderKey, Page, SessionFilter, TimelinePosition, UsageFilter};
+use reader::{
+    By, Cursor, Day, Numbers, Order, OrderBy, OrderKey, Page, SessionFilter, TimelinePosition, UsageFilter,
+};
 use serde_json::{Value, json};
 use types::Event;
 use types::Timestamp;
-use types::{EventType, Status};
+use types::{CallSums, EventType, PicoDollars, Status, Tokens};
 
 use super::events::{
     MIDNIGHT, NOW, assert_same, bound, but, end, event, everything, life, parsed, post, prompt, record,
@@ -68,6 +70,7 @@ conformance!(
     usage_is_split_and_filtered,
     the_same_batches_to_two_nodes_at_once,
     sums_equal_what_was_sent,
+    every_sum_is_the_sum_of_the_calls,
     who_watches_hears_of_it,
     origins_are_remembered,
     tokens_are_kept_and_revoked,
@@ -875,6 +878,98 @@ async fn sums_equal_what_was_sent(kind: Kind<'_>) {
     }
     let page = world.one.sessions(SessionFilter::default(), Page::first(100)).await.unwrap();
     assert!(page.sessions.iter().all(reader::Session::complete));
+}
+
+/// Random calls, revised, priced anew and sent again, in any order, against a list of them: by model, project, day and session.
+async fn every_sum_is_the_sum_of_the_calls(kind: Kind<'_>) {
+    for seed in 1..=3 {
+        let world = kind.world().await;
+        let mut dice = Dice(seed);
+        let (mut sent, mut truth): (Vec<Value>, BTreeMap<(String, String), Numbers>) = Default::default();
+        for number in 0..12 {
+            let id = session(number);
+            let project = ["widgets", "gadgets", "gizmos"][dice.roll(3)];
+            sent.push(start(&id, 1, project));
+            let last = 2 + i64::try_from(dice.roll(25)).unwrap();
+            for seq in 2..=last {
+                let day = i64::try_from(dice.roll(3)).unwrap();
+                let time = Timestamp(MIDNIGHT + day * 86_400_000 + seq).to_string();
+                let model = ["claude-opus-4-8", "claude-sonnet-4-5", "claude-next-9"][dice.roll(3)];
+                // The last revision counts, whichever arrives last.
+                let revisions = dice.roll(3);
+                for rev in 0..=revisions {
+                    let mut tokens = || i64::try_from(dice.roll(100_000)).unwrap();
+                    let [input, read, write, output, reasoning] = std::array::from_fn(|_| tokens());
+                    let cost =
+                        (dice.roll(4) > 0).then(|| PicoDollars(i64::try_from(dice.roll(1 << 30)).unwrap()));
+                    let event = but(
+                        usage(&id, seq, output),
+                        &json!({"rev": rev, "time": time, ".model": model, ".inputTokens": input, ".cacheReadTokens": read,
+                            ".cacheWriteTokens": write, ".reasoningTokens": reasoning,
+                            ".costUsd": cost.map(PicoDollars::dollars)}),
+                    );
+                    if rev == revisions {
+                        let tokens = [input, output, read, write, reasoning].map(i64::cast_unsigned);
+                        let [input, output, cache_read, cache_write_5m, reasoning] = tokens;
+                        let tokens = Tokens {
+                            input,
+                            output,
+                            cache_read,
+                            cache_write_5m,
+                            cache_write_1h: 0,
+                            reasoning,
+                        };
+                        let calls = CallSums::of(&tokens, cost);
+                        let keys =
+                            [("model", model), ("project", project), ("day", &time[..10]), ("session", &id)];
+                        for (by, key) in keys {
+                            let sums = truth.entry((by.to_owned(), key.to_owned())).or_default();
+                            sums.add(&Numbers {
+                                api_calls: calls.api_calls,
+                                unpriced_calls: i64::from(cost.is_none()),
+                                input: calls.input,
+                                output: calls.output,
+                                cache_read: calls.cache_read,
+                                cache_write: calls.cache_write,
+                                reasoning: calls.reasoning,
+                                cost: calls.cost.0,
+                                ..Numbers::default()
+                            });
+                        }
+                    }
+                    sent.push(event.clone());
+                    if dice.roll(5) == 0 {
+                        sent.push(event);
+                    }
+                }
+            }
+            sent.push(end(&id, last + 1, last + 1));
+        }
+        dice.shuffle(&mut sent);
+        for (batch, node) in sent.chunks(41).zip([&world.one, &world.other].into_iter().cycle()) {
+            post(&**node, batch).await;
+        }
+        let calls_of = |numbers: Numbers| Numbers { sessions: 0, ..numbers };
+        // Sums of usage have their cost in dollars.
+        #[expect(clippy::cast_possible_truncation, reason = "less than a dollar")]
+        let costing =
+            |cost_usd: f64, numbers: Numbers| Numbers { cost: (cost_usd * 1e12).round() as i64, ..numbers };
+        let mut told: BTreeMap<(String, String), Numbers> = BTreeMap::new();
+        for (name, by) in [("model", By::Model), ("project", By::Project), ("day", By::Day)] {
+            let rows = world.one.usage(by, UsageFilter::default(), 0..1000).await.unwrap().rows;
+            let rows = rows.into_iter().map(|row| {
+                ((name.to_owned(), row.key), costing(row.sums.cost_usd, calls_of(row.sums.counts)))
+            });
+            told.extend(rows.filter(|(_, numbers)| numbers.api_calls > 0));
+        }
+        let page = world.one.sessions(SessionFilter::default(), Page::first(100)).await.unwrap();
+        let rows = page
+            .sessions
+            .into_iter()
+            .map(|session| (("session".to_owned(), session.id.clone()), calls_of(session.numbers)));
+        told.extend(rows.filter(|(_, numbers)| numbers.api_calls > 0));
+        assert_eq!(told, truth, "seed {seed}");
+    }
 }
 
 async fn who_watches_hears_of_it(kind: Kind<'_>) {

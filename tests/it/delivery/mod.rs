@@ -7,6 +7,7 @@ mod chaos;
 mod codemie_v1;
 mod commands;
 mod crossing;
+mod one_history;
 mod otlp;
 pub(crate) mod play;
 mod recording;

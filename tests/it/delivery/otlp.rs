@@ -87,7 +87,7 @@ fn text(attributes: &[KeyValue], key: &str) -> String {
 }
 
 /// The last value of every series: metric, session, model or tool, token type. A value never falls.
-fn series(received: &[Received]) -> BTreeMap<String, f64> {
+pub(super) fn series(received: &[Received]) -> BTreeMap<String, f64> {
     let mut series = BTreeMap::new();
     let mut starts = BTreeMap::new();
     for one in received.iter().filter(|one| one.path == "/v1/metrics") {

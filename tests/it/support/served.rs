@@ -40,7 +40,8 @@ impl Served {
         serde_json::from_slice::<Value>(&file).unwrap()[role].as_str().unwrap().to_owned()
     }
 
-    fn ask(&self, path: &str) -> Option<Value> {
+    /// What its API answers, if that is no refusal.
+    pub(crate) fn ask(&self, path: &str) -> Option<Value> {
         let bearer = ("authorization".to_owned(), format!("Bearer {}", self.token("read")));
         let (status, _, body) = ask(&self.url, "GET", path, &[bearer], &[]).unwrap();
         (status == 200).then(|| serde_json::from_slice(&body).unwrap())
