@@ -489,7 +489,6 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
                 ..CallSums::default()
             },
             unpriced_models: vec!["new".into()],
-            ..TreeUsage::default()
         });
         let text = Sheets(&details).draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
         for line in [

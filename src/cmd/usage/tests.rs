@@ -35,7 +35,9 @@ fn report(by: By) -> UsageReport {
 
 fn sum(rows: &[UsageRow]) -> UsageRow {
     let mut sums = CallSums::default();
-    rows.iter().for_each(|row| sums.add(&row.sums));
+    for row in rows {
+        sums.add(&row.sums);
+    }
     UsageRow {
         sums,
         unpriced_models: rows.iter().flat_map(|row| row.unpriced_models.clone()).collect(),

@@ -68,9 +68,10 @@ impl History {
         let (pieces, subagent) = (1 + number(3), number(4) == 0);
         for _ in 0..pieces {
             self.calls.insert(id.to_owned(), (model, tokens));
-            let (file, subagent) = match subagent {
-                true => (format!("{conversation}/subagents/agent-a1"), Some("a1")),
-                false => (conversation.to_owned(), None),
+            let (file, subagent) = if subagent {
+                (format!("{conversation}/subagents/agent-a1"), Some("a1"))
+            } else {
+                (conversation.to_owned(), None)
             };
             agent.order(&format!("write {file} {}", self.line(conversation, subagent, id)));
             tokens.output += self.dice.below(400).cast_unsigned();
@@ -162,7 +163,9 @@ fn everyone_agrees(database: impl Fn(&Sandbox) -> String, seed: u64) {
     let history = play(&sandbox, seed);
     let truth = history.sums();
     let mut whole = CallSums::default();
-    truth.values().for_each(|sums| whole.add(sums));
+    for sums in truth.values() {
+        whole.add(sums);
+    }
 
     assert_eq!(rows(&answer(&sandbox, None, &["usage", "--by", "model", "--json"])), truth, "usage");
     // Another home knows none of the sessions: there it is all found by the scan.
@@ -172,7 +175,9 @@ fn everyone_agrees(database: impl Fn(&Sandbox) -> String, seed: u64) {
     assert_eq!(rows(&both), truth, "store and scan");
     let mut records = CallSums::default();
     let listed = answer(&sandbox, None, &["list", "--json"]);
-    listed.as_array().unwrap().iter().for_each(|record| records.add(&sums_of(&record["usage"])));
+    for record in listed.as_array().unwrap() {
+        records.add(&sums_of(&record["usage"]));
+    }
     assert_eq!(records, whole, "records");
     assert_eq!(rows(&served.ask("/v1/usage?by=model").unwrap()), truth, "backend");
 
