@@ -103,6 +103,7 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let mut used = Vec::new();
     if let Some(store) = &mut store {
         let config = settings(Some(home), &origin);
+        list::fold_unattributed(store, &mut lines)?;
         list::add_runaways(store, &mut lines, config.runaway, now)?;
         used = list::add_budgets(store, &mut lines, &config.budgets, now, &zone)?;
         title::add_missing(store, lines.iter_mut().take(TITLED), &origin)?;

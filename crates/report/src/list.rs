@@ -15,7 +15,9 @@ use runtime::budget::{Budget, BudgetStatus};
 use store::session::record::{open_time, records};
 use store::session::runaway::{Runaway, runaway_of};
 use store::{self, Filter, ListedSession, Sort, Store, View};
-use types::{LiveState, SessionRecord, Status, Timestamp};
+use types::{
+    LiveState, SessionRecord, Status, Timestamp, UNATTRIBUTED, is_unattributed, name_of_unattributed,
+};
 
 /// The first sessions that match, and how many more there are.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -152,6 +154,38 @@ pub fn sort(lines: &mut [SessionLine], sort: Sort) {
     }
 }
 
+/// Calls that name no conversation are one line, where the newest of their sessions stood.
+pub fn fold_unattributed(store: &mut Store, lines: &mut Vec<SessionLine>) -> Result<(), store::Error> {
+    let may_be = |line: &SessionLine| {
+        line.unwrapped.is_none() && line.row.name.starts_with(&name_of_unattributed(&line.row.agent))
+    };
+    let numbers: Vec<i64> = lines.iter().filter(|line| may_be(line)).map(|line| line.row.n).collect();
+    if numbers.is_empty() {
+        return Ok(());
+    }
+    let tags = store.read(|view| view.tags_of(&numbers))?;
+    let mut folded: Option<usize> = None;
+    let mut kept: Vec<SessionLine> = Vec::with_capacity(lines.len());
+    for mut line in lines.drain(..) {
+        let unattributed = may_be(&line)
+            && tags
+                .get(&line.row.n)
+                .is_some_and(|tags| is_unattributed(&line.row.agent, &line.row.name, tags));
+        if !unattributed {
+            kept.push(line);
+        } else if let Some(place) = folded {
+            kept[place].take(line);
+        } else {
+            folded = Some(kept.len());
+            line.row.name = UNATTRIBUTED.to_owned();
+            line.row.id = String::new();
+            kept.push(line);
+        }
+    }
+    *lines = kept;
+    Ok(())
+}
+
 /// Looks at the running ones for signs that they have run away. Ended ones cost nothing.
 pub fn add_runaways(
     store: &mut Store,
@@ -207,6 +241,30 @@ pub fn add_states(
 }
 
 impl SessionLine {
+    /// What another one used, too.
+    fn take(&mut self, other: Self) {
+        let (row, more) = (&mut self.row, other.row);
+        row.api_calls = row.api_calls.saturating_add(more.api_calls);
+        row.tokens = row.tokens.saturating_add(more.tokens);
+        row.cost.0 = row.cost.0.saturating_add(more.cost.0);
+        row.started_at = row.started_at.min(more.started_at);
+        row.active_at = row.active_at.max(more.active_at);
+        if more.status == Status::Active {
+            (row.status, row.end_reason) = (more.status, more.end_reason);
+        }
+        if row.agent != more.agent {
+            row.agent = String::new();
+        }
+        self.open += other.open;
+        for (list, more) in
+            [(&mut self.models, other.models), (&mut self.unpriced_models, other.unpriced_models)]
+        {
+            list.extend(more);
+            list.sort_unstable();
+            list.dedup();
+        }
+    }
+
     fn of(
         view: &View<'_>,
         rows: Vec<ListedSession>,
@@ -246,7 +304,7 @@ impl SessionLine {
 mod tests {
     use super::*;
     use store::session::lifecycle::ConversationStart;
-    use store::session::testing::World;
+    use store::session::testing::{World, rows_of, usage};
 
     #[test]
     fn the_newest_are_listed_and_the_others_counted() {
@@ -263,6 +321,42 @@ mod tests {
             let newest = summarised.sessions.first().map(|line| line.row.id.as_str());
             assert_eq!(newest, started.last().map(String::as_str).filter(|_| limit > 0), "{limit}");
         }
+    }
+
+    #[test]
+    fn calls_without_a_conversation_are_one_line() {
+        let mut world = World::new();
+        let mut begin = |agent: &str, name: &str, tags: &[&str]| {
+            let mut begin = world.begin(ConversationStart::Fresh);
+            (begin.agent, begin.name) = (agent.to_owned(), Some(name.to_owned()));
+            begin.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
+            world.wait(1000);
+            world.start_as(&begin)
+        };
+        begin("anthropic", "proxy-anthropic", &["proxy"]);
+        begin("claude", "fix-auth", &[]);
+        let (_, second) = begin("openai", "proxy-openai", &["proxy"]);
+        begin("claude", "proxy-claude-notes", &[]);
+        let at = world.now;
+        world.bind(second.session, "conversation").unwrap();
+        world.feed(second.session, 1, &[usage("m1", at, 20)]);
+        let all = |count| count;
+        let mut lines =
+            summarised(Some(&mut world.store), &Filter::default(), all, at, true).unwrap().sessions;
+        fold_unattributed(&mut world.store, &mut lines).unwrap();
+        let told = |line: &SessionLine| (line.row.name.clone(), line.row.agent.clone(), line.row.api_calls);
+        let told: Vec<_> = lines.iter().map(told).collect();
+        assert_eq!(
+            told,
+            [
+                ("proxy-claude-notes".into(), "claude".into(), 0),
+                ("unattributed".into(), String::new(), 1),
+                ("fix-auth".into(), "claude".into(), 0)
+            ]
+        );
+        let by_session = world.store.read(|view| rows_of(view, usage::By::Session, None)).unwrap();
+        let keys: Vec<_> = by_session.iter().map(|row| row.key.as_deref()).collect();
+        assert_eq!(keys, [Some("unattributed")]);
     }
 
     #[test]

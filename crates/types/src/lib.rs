@@ -33,6 +33,22 @@ pub const DEMO: &str = "demo";
 /// The tag of conversations that never ran through codemie, where they are reported at all.
 pub const FOREIGN_TAG: &str = "foreign";
 
+/// The tag of sessions that a proxy opened which stands alone.
+pub const PROXY_TAG: &str = "proxy";
+
+/// What people read in place of the sessions of calls that name no conversation.
+pub const UNATTRIBUTED: &str = "unattributed";
+
+/// The name of the session that a proxy which stands alone opens for an API's calls that name no conversation.
+pub fn name_of_unattributed(agent: &str) -> String {
+    format!("{PROXY_TAG}-{agent}")
+}
+
+/// Whether a session is one of those; a further one of the same name has a number behind it.
+pub fn is_unattributed(agent: &str, name: &str, tags: &[String]) -> bool {
+    name.starts_with(&name_of_unattributed(agent)) && tags.iter().any(|tag| tag == PROXY_TAG)
+}
+
 pub use coverage::{Coverage, Reading};
 pub use enums::{
     Billing, CallKind, EndReason, EventKind, EventType, EvidenceKind, Link, StartReason, Status, ToolKind,

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::PathBuf;
 
-use types::{CallSums, PicoDollars, Timestamp, Tokens};
+use types::{CallSums, PicoDollars, Timestamp, Tokens, is_unattributed};
 
 /// Calls, added up by owner, model, local quarter of an hour and place. The texts stand beside the numbers, once each.
 #[derive(Clone, Debug, Default)]
@@ -37,6 +37,15 @@ pub struct Owner {
     pub repository: Option<String>,
     pub folder: Option<PathBuf>,
     pub branch: Option<String>,
+}
+
+impl Owner {
+    /// Whether its calls name no conversation: they are one row, not sessions.
+    pub fn is_unattributed(&self) -> bool {
+        self.session
+            .as_ref()
+            .is_some_and(|session| is_unattributed(&self.agent, &session.name, &session.tags))
+    }
 }
 
 /// The facts about a session that only codemie knows.

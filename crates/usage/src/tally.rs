@@ -8,7 +8,7 @@ use crate::row::{CommitLabel, SessionLabel, UsageRow};
 use crate::{CommitFacts, Owner, OwnerSession, Portion, Spending};
 use os::calendar;
 use pricing::Prices;
-use types::spelled;
+use types::{UNATTRIBUTED, spelled};
 
 spelled!(
     /// What the rows of a table are.
@@ -261,6 +261,7 @@ impl<'a> Call<'a> {
             By::Day => time(calendar::start_of_day),
             By::Week => time(calendar::start_of_week),
             By::Month => time(calendar::start_of_month),
+            By::Session | By::Chain | By::Root if known.is_unattributed() => text(Some(UNATTRIBUTED)),
             By::Session => {
                 let id = || session.map(|session| session.id.as_str());
                 vec![(self.owner.conversation.as_deref().or_else(id), 0, &self.owner.agent)]
@@ -294,6 +295,9 @@ impl<'a> Call<'a> {
             },
             agent: Some(self.owner.agent.clone()),
             label: match by {
+                By::Session | By::Chain | By::Root if known.is_unattributed() => {
+                    Some(SessionLabel { name: UNATTRIBUTED.to_owned(), ..SessionLabel::default() })
+                }
                 By::Session => session.map(label).or_else(|| {
                     Some(SessionLabel { project: known.project.clone(), ..SessionLabel::default() })
                 }),

@@ -17,8 +17,8 @@ use store::session::state::Ending;
 use store::session::{Error, lifecycle, proxied};
 use store::{BootAndPidNs, Exit, NewRun, Store, Tx, Workspace};
 use types::{
-    AgentSessionId, Evidence, EvidenceKind, EvidenceVerdict, Ids, ProcessId, RandomIds, RunId, SessionId,
-    Timestamp,
+    AgentSessionId, Evidence, EvidenceKind, EvidenceVerdict, Ids, PROXY_TAG, ProcessId, RandomIds, RunId,
+    SessionId, Timestamp, name_of_unattributed,
 };
 
 const MAX_TOKEN: u64 = 4096;
@@ -125,9 +125,6 @@ const SILENCE: Duration = Duration::from_mins(30);
 /// How soon waiting calls are looked at again.
 pub(super) const SOON: Duration = Duration::from_secs(1);
 
-/// What the sessions have in common that were opened here.
-const TAG: &str = "proxy";
-
 /// The runs of calls that name no conversation, by the route they took; none beside a wrapper.
 #[derive(Clone, Debug, Default)]
 pub(super) struct NamelessRuns(Vec<(String, RunId)>);
@@ -195,7 +192,7 @@ impl ServedSessions {
         if tx.run(run)?.is_some() {
             return Ok(());
         }
-        let name = Some(format!("{TAG}-{}", call.agent));
+        let name = Some(name_of_unattributed(&call.agent));
         let begin = self.beginning(run, &call.agent, ConversationStart::Fresh, name);
         start(tx, call.at, &begin, &AgentSessionId(run.to_string()), EvidenceKind::Assigned).map(drop)
     }
@@ -280,7 +277,7 @@ impl ServedSessions {
         let session = start(tx, *first_call, &begin, conversation, EvidenceKind::Registry)?;
         let evidence = Evidence {
             at: *first_call,
-            source: TAG.to_owned(),
+            source: PROXY_TAG.to_owned(),
             verdict: EvidenceVerdict::Accepted,
             agent_session_id: Some(conversation.clone()),
             detail: "a call through `codemie proxy serve` names this conversation".to_owned(),
@@ -326,7 +323,7 @@ impl ServedSessions {
             },
             conversation,
             name,
-            tags: vec![TAG.to_owned()],
+            tags: vec![PROXY_TAG.to_owned()],
             group: None,
             parent: None,
         }
