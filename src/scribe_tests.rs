@@ -25,7 +25,7 @@ use runtime::track::{Plan, Tracker, recover, version};
 use scan::{Days, Scanner};
 use store::session::lifecycle;
 use store::session::record::record;
-use store::{Filter, Store};
+use store::{SessionQuery, Store};
 use types::Pid;
 use types::SessionRecord;
 use types::Span;
@@ -129,7 +129,7 @@ impl Stage {
     fn records(&self) -> Vec<SessionRecord> {
         let mut store = Store::open(&self.home, SystemClock.now()).unwrap();
         let read = |view: &store::View<'_>| -> Result<Vec<SessionRecord>, store::Error> {
-            let rows = view.list(&Filter::default())?;
+            let rows = view.list(&SessionQuery::default())?;
             rows.iter().rev().map(|row| record(view, row, SystemClock.now())).collect()
         };
         store.read(read).unwrap()

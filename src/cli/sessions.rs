@@ -16,7 +16,7 @@ use jiff::tz::TimeZone;
 use runtime::launch::conflict::OnConflict;
 use runtime::live::events::Cursor;
 use scan::search::Role;
-use store::{Sort, StatusFilter};
+use store::Sort;
 use types::{Activity, EndReason, Status};
 
 /// Any name: other programs have sessions, too. Completions offer the agents, and no files.
@@ -114,20 +114,28 @@ pub enum StatusName {
 }
 
 impl StatusName {
-    /// What the store can tell of it; `None`: no session of the store is so.
-    pub fn filter(self) -> Option<StatusFilter> {
+    /// The record's `status`, for words that stand for one.
+    pub fn status(self) -> Option<Status> {
         Some(match self {
             Self::Active | Self::Starting | Self::Dialog | Self::Working | Self::NeedsInput | Self::Idle => {
-                StatusFilter::Is(Status::Active)
+                Status::Active
             }
-            Self::Completed => StatusFilter::Is(Status::Completed),
-            Self::Cleared => StatusFilter::EndedBy(EndReason::Clear),
-            Self::Switched => StatusFilter::EndedBy(EndReason::Switch),
-            Self::Stopped => StatusFilter::EndedBy(EndReason::Stopped),
-            Self::Failed => StatusFilter::Is(Status::Failed),
-            Self::Interrupted => StatusFilter::Is(Status::Interrupted),
-            Self::Archived => StatusFilter::Archived,
-            Self::NotWrapped => return None,
+            Self::Completed => Status::Completed,
+            Self::Failed => Status::Failed,
+            Self::Interrupted => Status::Interrupted,
+            Self::Cleared | Self::Switched | Self::Stopped | Self::Archived | Self::NotWrapped => {
+                return None;
+            }
+        })
+    }
+
+    /// Why the session ended, for words that say so.
+    pub fn end_reason(self) -> Option<EndReason> {
+        Some(match self {
+            Self::Cleared => EndReason::Clear,
+            Self::Switched => EndReason::Switch,
+            Self::Stopped => EndReason::Stopped,
+            _ => return None,
         })
     }
 

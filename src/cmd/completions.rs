@@ -13,7 +13,7 @@ use config::keys::KEYS;
 use format::text::{clean, shorten};
 use os::clock::{Clock, SystemClock};
 use os::home::Home;
-use store::{Filter, Labelled, Store};
+use store::{Labelled, SessionQuery, Store};
 
 /// A longer list helps nobody who presses a key for one name.
 const NAMES: usize = 500;
@@ -219,8 +219,8 @@ const HINT: usize = 50;
 type Words = Vec<(String, Option<String>)>;
 
 fn sessions(home: &Home) -> anyhow::Result<Words> {
-    let rows =
-        Store::open(home, SystemClock.now())?.read(|view| view.list_first(&Filter::default(), NAMES))?;
+    let rows = Store::open(home, SystemClock.now())?
+        .read(|view| view.list_first(&SessionQuery::default(), NAMES))?;
     Ok(rows.into_iter().map(|row| (row.name, row.title)).filter(|(name, _)| is_word(name)).collect())
 }
 

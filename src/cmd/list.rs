@@ -24,12 +24,12 @@ use report::title;
 use report::unwrapped;
 use runtime::launch::{Origin, settings};
 use scan::ForeignSession;
-use store::{Filter, Show};
-use types::{Activity, LiveState, Timestamp};
+use store::{SessionQuery, Show};
+use types::{Activity, Filter, LiveState, Span, Timestamp};
 
 pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let (now, zone) = (SystemClock.now(), os::zone::local());
-    let filter = filter(args, now, &zone);
+    let query = query(args, now, &zone);
     let mut store = open_existing(home)?;
     let origin = Origin::of_this_process();
     let asked = Asked { home, origin: &origin, now };
@@ -46,13 +46,13 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let unwrapped: Vec<ForeignSession> = if scan {
         let mut found =
             with_scanner(home, !args.json, |scanner| unwrapped::unwrapped(store.as_mut(), scanner))?;
-        found.retain(|session| unwrapped::is_wanted(session, &filter));
+        found.retain(|session| unwrapped::is_wanted(session, &query));
         found
     } else {
         Vec::new()
     };
     if args.json {
-        let mut listing = list::recorded(store.as_mut(), &filter, |count| first(count, None), now)?;
+        let mut listing = list::recorded(store.as_mut(), &query, |count| first(count, None), now)?;
         asked.fill(&mut listing.sessions);
         if let Some(activity) = activity {
             listing.sessions.retain(|record| does(record.state.as_ref(), activity));
@@ -68,7 +68,7 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
             records.extend(unwrapped.iter().map(|session| (session.conversation.0.clone(), item(session))));
             // Records do not hold what they are ordered by; lines do.
             let all = |count| first(count, None);
-            let mut order = list::summarised(store.as_mut(), &filter, all, now, false)?.sessions;
+            let mut order = list::summarised(store.as_mut(), &query, all, now, false)?.sessions;
             order.extend(unwrapped.into_iter().map(SessionLine::of_unwrapped));
             list::sort(&mut order, args.sort.into());
             let place: HashMap<&str, usize> =
@@ -83,7 +83,7 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let style = Style::of_stdout();
     let rows = Style::rows_of_stdout();
     let mut listing =
-        list::summarised(store.as_mut(), &filter, |count| first(count, rows), now, is_wide(style))?;
+        list::summarised(store.as_mut(), &query, |count| first(count, rows), now, is_wide(style))?;
     if not_wrapped {
         listing.more = 0;
     }
@@ -175,25 +175,28 @@ fn fitting(count: usize, limit: Option<usize>, lines: Option<usize>) -> usize {
     most.min(count)
 }
 
-fn filter(args: &List, now: Timestamp, zone: &TimeZone) -> Filter {
-    Filter {
-        agent: args.agent.clone(),
-        project: args.project.as_deref().map(project),
-        tag: args.tag.clone(),
-        group: args.group.clone(),
-        since: args.since.map(|since| since.before(now, zone)),
-        branch: args.branch.clone(),
-        status: args.status.and_then(StatusName::filter),
-        model: args.model.clone(),
-        words: args.words.clone(),
-        sort: args.sort.into(),
-        show: if args.all || args.status == Some(StatusName::Archived) {
-            Show::All
-        } else if args.active {
-            Show::Active
-        } else {
-            Show::NotArchived
+fn query(args: &List, now: Timestamp, zone: &TimeZone) -> SessionQuery {
+    SessionQuery {
+        filter: Filter {
+            agent: args.agent.clone(),
+            project: args.project.as_deref().map(project),
+            branch: args.branch.clone(),
+            model: args.model.clone(),
+            tag: args.tag.clone(),
+            group: args.group.clone(),
+            status: args.status.and_then(StatusName::status),
+            span: Span { since: args.since.map(|since| since.before(now, zone)), until: None },
+            words: args.words.clone(),
+            ..Filter::default()
         },
+        show: match args.status {
+            Some(StatusName::Archived) => Show::Archived,
+            _ if args.all => Show::All,
+            _ if args.active => Show::Active,
+            _ => Show::NotArchived,
+        },
+        ended_by: args.status.and_then(StatusName::end_reason),
+        sort: args.sort.into(),
     }
 }
 

@@ -21,8 +21,8 @@ use os::home::Home;
 use pty::is_terminal;
 use report::open::open_existing;
 use store::session::prune::prune;
-use store::{self, Filter, SessionRow, Show, View};
-use types::Timestamp;
+use store::{self, SessionQuery, SessionRow, Show, View};
+use types::{Filter, Timestamp};
 
 /// The error of a call that names neither an age nor an agent.
 const WHICH: &str = "say how old with --older-than: `codemie prune --older-than 90d --dry-run` shows which sessions ended \
@@ -102,7 +102,10 @@ fn agreed(input: &mut dyn BufRead) -> io::Result<bool> {
 }
 
 fn played(view: &View<'_>) -> Result<Vec<SessionRow>, store::Error> {
-    view.list(&Filter { show: Show::All, agent: Some(Demo.name().to_owned()), ..Filter::default() })
+    view.list(&SessionQuery {
+        show: Show::All,
+        ..SessionQuery::of(Filter { agent: Some(Demo.name().to_owned()), ..Filter::default() })
+    })
 }
 
 /// The demonstration's folder goes with its last session; its backend ends when it finds the folder gone.
@@ -118,7 +121,8 @@ fn sweep(folder: &Path) -> anyhow::Result<()> {
 /// How many ended before a time, prunable or not.
 fn old(view: &View<'_>, before: Timestamp, agent: Option<&str>) -> anyhow::Result<usize> {
     let agent = agent.map(str::to_owned);
-    let all = view.list(&Filter { show: Show::All, agent, ..Filter::default() })?;
+    let all = view
+        .list(&SessionQuery { show: Show::All, ..SessionQuery::of(Filter { agent, ..Filter::default() }) })?;
     Ok(all.iter().filter(|row| !row.is_active() && row.ended_at.is_some_and(|at| at < before)).count())
 }
 

@@ -24,7 +24,7 @@ use runtime::launch::resume::{Resumable, arguments, is_inside, take_over};
 use runtime::launch::{LaunchTarget, Origin, RunResult};
 use runtime::track;
 use store::session::lookup::Found;
-use store::{Filter, Store};
+use store::{SessionQuery, Store};
 use types::{Pid, ProcessId};
 
 pub fn run(args: &Resume, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
@@ -61,7 +61,7 @@ pub fn run(args: &Resume, home: &Home, out: &mut dyn Write, err: &mut dyn Write)
 fn last_used(home: &Home) -> anyhow::Result<String> {
     let here = picker::here();
     let mut store = open(home)?;
-    let rows = store.read(|view| view.listed(&Filter::default(), usize::MAX))?;
+    let rows = store.read(|view| view.listed(&SessionQuery::default(), usize::MAX))?;
     let last = rows.into_iter().find(|row| {
         picker::is_resumable(row)
             && row.cwd.as_deref().is_some_and(|folder| Path::new(folder).starts_with(&here))

@@ -6,6 +6,7 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Context;
+use jiff::tz::TimeZone;
 
 use super::scanner::with_scanner;
 use crate::cli::{BreakdownBy, Usage, UsageBy, UsageOrder};
@@ -21,37 +22,37 @@ use report::plan::{PlanWorth, month};
 use report::usage::{UsageReport, commits_named};
 use runtime::launch::{Origin, settings};
 use store::View;
-use types::Span;
-use usage::{By, Order, UsageFilter, UsageQuery};
+use types::{Filter, Span, Timestamp};
+use usage::{By, Order, UsageQuery};
 
 pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let commits = args.commit.as_deref().map(commits).transpose()?;
-    let query = query(args, commits);
     let zone = args.timezone.clone().unwrap_or_else(os::zone::local);
     let now = SystemClock.now();
-    let span = Span {
-        since: args.since.map(|since| since.before(now, &zone)),
-        until: args.until.map(|until| until.end(now, &zone)),
-    };
+    let query = query(args, commits, now, &zone);
     let clock = LocalClock::of(zone.clone());
     let for_people = !(args.json || args.csv);
     let mut store = open_existing(home)?;
-    let everything = span.is_everything() && query.filter == UsageFilter::default();
+    let everything = query.filter == Filter::default() && query.commits.is_none();
     let plans = if for_people { settings(Some(home), &Origin::of_this_process()).plans } else { Vec::new() };
     let (report, worth) = with_scanner(home, args.scan, |scanner| {
-        let mut of = |query: &UsageQuery, span, compare| {
+        let mut of = |query: &UsageQuery, compare| {
             let scanned =
-                |view: Option<&View<'_>>| UsageReport::scanned(scanner, view, query, span, &clock, compare);
+                |view: Option<&View<'_>>| UsageReport::scanned(scanner, view, query, &clock, compare);
             anyhow::Ok(match &mut store {
                 Some(store) if args.scan => store.read(|view| scanned(Some(view)))?,
                 None if args.scan => scanned(None)?,
-                Some(store) => store.read(|view| UsageReport::recorded(view, home, query, span, &clock))?,
+                Some(store) => store.read(|view| UsageReport::recorded(view, home, query, &clock))?,
                 None => UsageReport::empty(query.by),
             })
         };
-        let mut report = of(&query, span, for_people)?;
+        let mut report = of(&query, for_people)?;
         let worth = match month(now, &zone).filter(|_| !plans.is_empty()) {
-            Some(month) => PlanWorth::among(of(&UsageQuery::by(By::Agent), month, false)?.rows(), &plans),
+            Some(month) => {
+                let filter = Filter { span: month, ..Filter::default() };
+                let spent = of(&UsageQuery { filter, ..UsageQuery::by(By::Agent) }, false)?;
+                PlanWorth::among(spent.rows(), &plans)
+            }
             None => Vec::new(),
         };
         if for_people && !args.scan && everything && report.rows().is_empty() {
@@ -82,7 +83,7 @@ fn commits(revision: &str) -> anyhow::Result<Vec<String>> {
     })
 }
 
-fn query(args: &Usage, commits: Option<Vec<String>>) -> UsageQuery {
+fn query(args: &Usage, commits: Option<Vec<String>>, now: Timestamp, zone: &TimeZone) -> UsageQuery {
     UsageQuery {
         by: match args.by {
             UsageBy::Hour => By::Hour,
@@ -100,15 +101,20 @@ fn query(args: &Usage, commits: Option<Vec<String>>) -> UsageQuery {
             UsageBy::Tag => By::Tag,
             UsageBy::Group => By::Group,
         },
-        filter: UsageFilter {
+        filter: Filter {
             project: args.project.clone(),
             agent: args.agent.clone(),
             model: args.model.clone(),
             tag: args.tag.clone(),
             group: args.group.clone(),
             branch: args.branch.clone(),
-            commits,
+            span: Span {
+                since: args.since.map(|since| since.before(now, zone)),
+                until: args.until.map(|until| until.end(now, zone)),
+            },
+            ..Filter::default()
         },
+        commits,
         breakdown: args.breakdown.map(|breakdown| match breakdown {
             BreakdownBy::Model => By::Model,
             BreakdownBy::Project => By::Project,

@@ -13,7 +13,7 @@ use os::file::modified;
 use os::home::{Home, own_var};
 use report::budget;
 use runtime::remote::{Connection, address};
-use store::{Error, Filter, Show, Store};
+use store::{Error, SessionQuery, Show, Store};
 use types::{Pid, RunId, Timestamp};
 
 const AREA: &str = "sessions";
@@ -31,7 +31,7 @@ pub fn examine(machine: &Machine<'_>) -> Vec<Finding> {
 fn examine_store(home: &Home) -> Result<Vec<Finding>, Error> {
     let mut store = Store::open(home, SystemClock.now())?;
     store.read(|view| {
-        let all = view.list(&Filter { show: Show::All, ..Filter::default() })?;
+        let all = view.list(&SessionQuery::showing(Show::All))?;
         let active = all.iter().filter(|session| session.is_active()).count();
         let mut findings = vec![Finding::ok(
             AREA,

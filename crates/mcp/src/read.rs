@@ -19,7 +19,7 @@ use report::explain::Explanation;
 use report::question::asks;
 use runtime::remote::protocol::ScreenText;
 use store::session::record::records;
-use store::{Filter, SessionRow, Show};
+use store::{SessionQuery, SessionRow, Show};
 use types::{LiveState, SessionId, Status};
 
 /// What an answer may hold, in characters of JSON.
@@ -63,7 +63,7 @@ impl Tools {
         let show = if args.active == Some(true) { Show::Active } else { Show::NotArchived };
         let (rows, runs, more) = self.look(scope, |view, _, filter| {
             let (mut rows, mut more) = (Vec::new(), 0);
-            for row in view.list(&Filter { show, ..Filter::default() })? {
+            for row in view.list(&SessionQuery::showing(show))? {
                 if filter.allows(&row)? {
                     if rows.len() < LISTED { rows.push(row) } else { more += 1 }
                 }

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use agents::registry;
 use runtime::budget::{Budget, BudgetScope, BudgetStatus, Kind, Level, Per, Subject, status, statuses};
-use store::{self, Filter, SessionRow, Show, View};
+use store::{self, SessionQuery, SessionRow, Show, View};
 use types::Timestamp;
 
 /// Every budget: those of the calendar once, those of sessions for each that runs.
@@ -23,7 +23,7 @@ pub fn all(
     if of_sessions.is_empty() {
         return Ok(all);
     }
-    for row in view.list(&Filter { show: Show::Active, ..Filter::default() })? {
+    for row in view.list(&SessionQuery::showing(Show::Active))? {
         if let Some(subject) = Subject::of(view, &row)? {
             all.extend(statuses(view, &of_sessions, Some(&subject), now, zone)?);
         }

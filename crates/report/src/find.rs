@@ -9,7 +9,7 @@ use runtime::remote::address;
 use store::session::lineage::Lineage;
 use store::session::lookup;
 use store::session::lookup::{Found, LookupError, Scan};
-use store::{BootAndPidNs, Filter, RunRow, SessionRow, Show, View};
+use store::{BootAndPidNs, RunRow, SessionQuery, SessionRow, Show, View};
 use types::{RunId, SessionId};
 
 /// Why there is no one session to answer with.
@@ -45,7 +45,7 @@ impl Scan for AgentFiles<'_> {
 /// A session, or a conversation that codemie never wrapped.
 pub fn find(view: &View<'_>, wanted: &str, origin: &Origin) -> Result<Found, FindError> {
     lookup::find(view, wanted, &AgentFiles(origin)).map_err(|error| match error {
-        LookupError::Unknown(_) => match view.list(&Filter { show: Show::All, ..Filter::default() }) {
+        LookupError::Unknown(_) => match view.list(&SessionQuery::showing(Show::All)) {
             Ok(rows) => {
                 let names = resembling(wanted, rows.iter().map(|row| row.name.as_str()));
                 let resembling = names.into_iter().map(str::to_owned).collect();

@@ -14,7 +14,7 @@ use config::RunawayLimits;
 use runtime::budget::{Budget, BudgetStatus};
 use store::session::record::{open_time, records};
 use store::session::runaway::{Runaway, runaway_of};
-use store::{self, Filter, ListedSession, Sort, Store, View};
+use store::{self, ListedSession, SessionQuery, Sort, Store, View};
 use types::{
     LiveState, SessionRecord, Status, Timestamp, UNATTRIBUTED, is_unattributed, name_of_unattributed,
 };
@@ -39,22 +39,22 @@ impl<T> Listing<T> {
 /// The records of the first sessions that match. `shown` returns how many are shown if that many match.
 pub fn recorded(
     store: Option<&mut Store>,
-    filter: &Filter,
+    query: &SessionQuery,
     shown: impl Fn(usize) -> usize,
     now: Timestamp,
 ) -> Result<Listing<SessionRecord>, store::Error> {
-    first(store, filter, shown, |view, most| records(view, &view.list_first(filter, most)?, now))
+    first(store, query, shown, |view, most| records(view, &view.list_first(query, most)?, now))
 }
 
 /// What a table shows of the first sessions that match. `wide`: with their branches, tags and models.
 pub fn summarised(
     store: Option<&mut Store>,
-    filter: &Filter,
+    query: &SessionQuery,
     shown: impl Fn(usize) -> usize,
     now: Timestamp,
     wide: bool,
 ) -> Result<Listing<SessionLine>, store::Error> {
-    first(store, filter, shown, |view, most| SessionLine::of(view, view.listed(filter, most)?, now, wide))
+    first(store, query, shown, |view, most| SessionLine::of(view, view.listed(query, most)?, now, wide))
 }
 
 /// Stands for any number of sessions; small enough that a caller may add to it.
@@ -63,7 +63,7 @@ const ENDLESS: usize = usize::MAX / 2;
 /// Makes something of the first sessions, as many as `shown` allows.
 fn first<T>(
     store: Option<&mut Store>,
-    filter: &Filter,
+    query: &SessionQuery,
     shown: impl Fn(usize) -> usize,
     of: impl Fn(&View<'_>, usize) -> Result<Vec<T>, store::Error>,
 ) -> Result<Listing<T>, store::Error> {
@@ -71,7 +71,7 @@ fn first<T>(
     let shows_all = shown(ENDLESS) == ENDLESS;
     store.read(|view| {
         // Counting reads all sessions once more, so it is left out where all are shown.
-        let count = if shows_all { ENDLESS } else { view.count(filter)? };
+        let count = if shows_all { ENDLESS } else { view.count(query)? };
         let sessions = of(view, shown(count))?;
         let more = if shows_all { 0 } else { count - sessions.len() };
         Ok(Listing { sessions, more })
@@ -311,11 +311,11 @@ mod tests {
         let mut world = World::new();
         let started: Vec<String> =
             (0..3).map(|_| world.start(ConversationStart::Fresh).1.session.to_string()).collect();
-        let (now, filter) = (world.now, Filter::default());
+        let (now, query) = (world.now, SessionQuery::default());
         for (limit, expected, more) in [(2, 2, 1), (3, 3, 0), (usize::MAX, 3, 0), (0, 0, 3)] {
             let shown = |count: usize| count.min(limit);
-            let recorded = recorded(Some(&mut world.store), &filter, shown, now).unwrap();
-            let summarised = summarised(Some(&mut world.store), &filter, shown, now, true).unwrap();
+            let recorded = recorded(Some(&mut world.store), &query, shown, now).unwrap();
+            let summarised = summarised(Some(&mut world.store), &query, shown, now, true).unwrap();
             assert_eq!((recorded.sessions.len(), recorded.more), (expected, more), "{limit}");
             assert_eq!((summarised.sessions.len(), summarised.more), (expected, more), "{limit}");
             let newest = summarised.sessions.first().map(|line| line.row.id.as_str());
@@ -342,7 +342,7 @@ mod tests {
         world.feed(second.session, 1, &[usage("m1", at, 20)]);
         let all = |count| count;
         let mut lines =
-            summarised(Some(&mut world.store), &Filter::default(), all, at, true).unwrap().sessions;
+            summarised(Some(&mut world.store), &SessionQuery::default(), all, at, true).unwrap().sessions;
         fold_unattributed(&mut world.store, &mut lines).unwrap();
         let told = |line: &SessionLine| (line.row.name.clone(), line.row.agent.clone(), line.row.api_calls);
         let told: Vec<_> = lines.iter().map(told).collect();
@@ -361,7 +361,7 @@ mod tests {
 
     #[test]
     fn without_a_store_there_is_no_session() {
-        let listing = recorded(None, &Filter::default(), |count| count, Timestamp(0)).unwrap();
+        let listing = recorded(None, &SessionQuery::default(), |count| count, Timestamp(0)).unwrap();
         assert_eq!((listing.sessions.len(), listing.more), (0, 0));
     }
 
@@ -372,7 +372,8 @@ mod tests {
         let now = world.now;
         for (wide, branch) in [(true, Some("main")), (false, None)] {
             let listing =
-                summarised(Some(&mut world.store), &Filter::default(), |count| count, now, wide).unwrap();
+                summarised(Some(&mut world.store), &SessionQuery::default(), |count| count, now, wide)
+                    .unwrap();
             assert_eq!(listing.sessions[0].row.branch.as_deref(), branch);
         }
     }

@@ -159,6 +159,6 @@ mod tests {
         assert_eq!(opened.caught_up, Some(first));
         opened.catch_up_every(Duration::ZERO);
         assert_ne!(opened.caught_up, Some(first));
-        assert_eq!(opened.read(|view| view.list(&store::Filter::default())).unwrap().len(), 0);
+        assert_eq!(opened.read(|view| view.list(&store::SessionQuery::default())).unwrap().len(), 0);
     }
 }

@@ -18,7 +18,7 @@ use super::{budget, statusline::Amount};
 use runtime::budget::{BudgetStatus, CurrentBudgets};
 use runtime::remote::address;
 use store::session::runaway::runaway_of;
-use store::{self, ChainSpent, Filter, Show, Store, ToolRow, View};
+use store::{self, ChainSpent, SessionQuery, Show, Store, ToolRow, View};
 use types::{LiveState, RunId, Timestamp};
 
 /// The time whose tokens are counted: long enough that one call does not make a rate, short enough to show what goes on now.
@@ -69,7 +69,7 @@ impl Looked<'_> {
         changes: &mut Changes,
     ) -> Result<Vec<TopSession>, store::Error> {
         let now = self.asked.now;
-        let active = Filter { show: Show::Active, ..Filter::default() };
+        let active = SessionQuery::showing(Show::Active);
         let lines = list::summarised(Some(store), &active, |count| count, now, true)?.sessions;
         let numbers: Vec<i64> = lines.iter().map(|line| line.row.n).collect();
         let running = store.read(|view| RunningSession::numbered(view, &numbers))?;

@@ -9,8 +9,8 @@ use super::title;
 use agents::UnwrappedConversation;
 use runtime::launch::Origin;
 use scan::{self, ForeignSession, Scanner};
-use store::{Filter, ListedSession, Show, Store, View};
-use types::{AgentSessionId, Status};
+use store::{ListedSession, SessionQuery, Show, Store, View};
+use types::{AgentSessionId, Filter, Status};
 
 /// Those of a scan that belong to no session. What went on without codemie of a session's conversation is the session's.
 pub fn unwrapped(
@@ -34,29 +34,44 @@ pub fn unwrapped(
     }
 }
 
-/// Whether a list with this filter shows it. It has no tags, no group, and no status that a session can have.
-pub fn is_wanted(session: &ForeignSession, filter: &Filter) -> bool {
+/// Whether a list of this query shows it. It has no tags, no group, no status that a session can have, and is never archived.
+pub fn is_wanted(session: &ForeignSession, query: &SessionQuery) -> bool {
+    let Filter {
+        agent,
+        without_agent,
+        project: wanted_project,
+        branch: wanted_branch,
+        user: _,
+        machine: _,
+        model,
+        tag,
+        group,
+        status,
+        span,
+        words,
+    } = &query.filter;
     let has = |text: Option<&str>, part: &str| {
         text.is_some_and(|text| text.to_lowercase().contains(&part.to_lowercase()))
     };
     let (project, repository) = (session.project.as_deref(), session.repository.as_deref());
     let branch = session.branch.as_deref();
-    filter.tag.is_none()
-        && filter.group.is_none()
-        && filter.status.is_none()
-        && filter.show != Show::Active
-        && filter.agent.as_ref().is_none_or(|agent| *agent == session.agent)
-        && filter
-            .project
+    tag.is_none()
+        && group.is_none()
+        && status.is_none()
+        && query.ended_by.is_none()
+        && matches!(query.show, Show::NotArchived | Show::All)
+        && agent.as_ref().is_none_or(|agent| *agent == session.agent)
+        && without_agent.as_ref().is_none_or(|agent| *agent != session.agent)
+        && wanted_project
             .as_deref()
             .is_none_or(|part| has(if part.contains('/') { repository } else { project }, part))
-        && filter.branch.as_deref().is_none_or(|part| has(branch, part))
-        && filter.since.is_none_or(|since| session.sums.last >= since)
-        && filter
-            .model
+        && wanted_branch.as_deref().is_none_or(|part| has(branch, part))
+        && span.since.is_none_or(|since| session.sums.last >= since)
+        && span.until.is_none_or(|until| session.sums.first < until)
+        && model
             .as_deref()
             .is_none_or(|part| session.models.iter().any(|model| has(Some(model.as_str()), part)))
-        && filter.words.iter().all(|word| {
+        && words.iter().all(|word| {
             [Some(&*session.conversation.0), project, branch].into_iter().any(|text| has(text, word))
         })
 }
@@ -147,9 +162,7 @@ pub fn record(session: &ForeignSession) -> serde_json::Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use store::StatusFilter;
-    use types::CallSums;
-    use types::{PicoDollars, Timestamp};
+    use types::{CallSums, EndReason, PicoDollars, Span, Timestamp};
     use usage::DatedSums;
 
     fn session() -> ForeignSession {
@@ -183,27 +196,39 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         let all = Filter::default();
+        let until = |at| Span { since: None, until: Some(Timestamp(at)) };
         for (filter, wanted) in [
             (all.clone(), true),
             (Filter { agent: text("claude"), ..all.clone() }, true),
             (Filter { agent: text("codex"), ..all.clone() }, false),
+            (Filter { without_agent: text("claude"), ..all.clone() }, false),
+            (Filter { without_agent: text("codex"), ..all.clone() }, true),
             (Filter { project: text("WIDG"), ..all.clone() }, true),
             (Filter { project: text("acme/wid"), ..all.clone() }, true),
             (Filter { project: text("/home/dev/widgets"), ..all.clone() }, false),
             (Filter { branch: text("login"), ..all.clone() }, true),
             (Filter { model: text("opus"), ..all.clone() }, true),
             (Filter { model: text("haiku"), ..all.clone() }, false),
-            (Filter { since: Some(Timestamp(5000)), ..all.clone() }, true),
-            (Filter { since: Some(Timestamp(5001)), ..all.clone() }, false),
+            (Filter { span: Span::since(Timestamp(5000)), ..all.clone() }, true),
+            (Filter { span: Span::since(Timestamp(5001)), ..all.clone() }, false),
+            (Filter { span: until(1001), ..all.clone() }, true),
+            (Filter { span: until(1000), ..all.clone() }, false),
             (Filter { words: words(&["widgets", "7A27"]), ..all.clone() }, true),
             (Filter { words: words(&["widgets", "other"]), ..all.clone() }, false),
             (Filter { tag: text("night"), ..all.clone() }, false),
             (Filter { group: text("team"), ..all.clone() }, false),
-            (Filter { status: Some(StatusFilter::Is(Status::Completed)), ..all.clone() }, false),
-            (Filter { show: Show::Active, ..all.clone() }, false),
-            (Filter { show: Show::All, ..all }, true),
+            (Filter { status: Some(Status::Completed), ..all }, false),
         ] {
-            assert_eq!(is_wanted(&session(), &filter), wanted, "{filter:?}");
+            let query = SessionQuery::of(filter);
+            assert_eq!(is_wanted(&session(), &query), wanted, "{query:?}");
+        }
+        for (query, wanted) in [
+            (SessionQuery::showing(Show::Active), false),
+            (SessionQuery::showing(Show::Archived), false),
+            (SessionQuery::showing(Show::All), true),
+            (SessionQuery { ended_by: Some(EndReason::Clear), ..SessionQuery::default() }, false),
+        ] {
+            assert_eq!(is_wanted(&session(), &query), wanted, "{query:?}");
         }
     }
 

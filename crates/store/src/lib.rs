@@ -85,7 +85,7 @@ pub use outgoing::Outgoing;
 pub use position::Position;
 pub use proxied::{ProxyColumns, Seen};
 pub use pruned::PrunedSession;
-pub use query::{Filter, Labelled, Show, Sort, StatusFilter};
+pub use query::{Labelled, SessionQuery, Show, Sort};
 pub use quota::{QuotaRow, QuotaUseRow};
 pub use recent_tools::{Step, StepKind, ToolRow};
 pub use record::{Priced, RecordKind, RecordRow, StoredRecord};

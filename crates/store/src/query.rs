@@ -6,48 +6,26 @@ use rusqlite::{params, params_from_iter};
 use super::row::{read_row, read_value};
 use super::{Error, Phase, SessionRow, Tx, View};
 use types::row::RowColumns;
-use types::{EndReason, Status, Timestamp};
+use types::{EndReason, Filter, Status, Timestamp};
 
 /// Which sessions a list shows, and in which order. The default is all that are not archived, the last used first.
 #[derive(Clone, Debug, Default)]
-pub struct Filter {
-    pub agent: Option<String>,
-    /// A folder's path; or, in any case, a part of its own name, with a slash of `owner/name` of the repository.
-    pub project: Option<String>,
-    pub tag: Option<String>,
-    pub group: Option<String>,
-    /// Open at this time or later.
-    pub since: Option<Timestamp>,
-    /// A part of the branch's name, in any case.
-    pub branch: Option<String>,
-    pub status: Option<StatusFilter>,
-    /// A part of the name of a model it used, in any case.
-    pub model: Option<String>,
-    /// Each in its name, title, project, branch or a tag, in any case.
-    pub words: Vec<String>,
+pub struct SessionQuery {
+    pub filter: Filter,
     pub show: Show,
+    /// Ended for this reason, whatever its status: sessions that were stopped under earlier versions may be `failed`.
+    pub ended_by: Option<EndReason>,
     pub sort: Sort,
 }
 
-/// How a session stands, as its record or as people read it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StatusFilter {
-    /// The record's `status`.
-    Is(Status),
-    /// Ended for this reason, whatever its status: sessions that were stopped under earlier versions may be `failed`.
-    EndedBy(EndReason),
-    Archived,
-}
+impl SessionQuery {
+    /// Of sessions that are not archived.
+    pub fn of(filter: Filter) -> Self {
+        Self { filter, ..Self::default() }
+    }
 
-impl StatusFilter {
-    /// Of the session `s`.
-    fn sql(self) -> String {
-        match self {
-            Self::Is(Status::Active) => "s.phase <> 'closed'".to_owned(),
-            Self::Is(status) => format!("s.phase = 'closed' AND s.status = '{status}'"),
-            Self::EndedBy(reason) => format!("s.phase = 'closed' AND s.end_reason = '{reason}'"),
-            Self::Archived => "s.archived = 1".to_owned(),
-        }
+    pub fn showing(show: Show) -> Self {
+        Self { show, ..Self::default() }
     }
 }
 
@@ -102,20 +80,46 @@ impl Sort {
 /// A condition on the session `s`, and the values of its parameters.
 pub(super) struct Condition {
     pub(super) sql: String,
-    pub(super) values: [Value; 8],
+    pub(super) values: [Value; 10],
 }
 
-impl Filter {
-    fn condition(&self, words: Option<&[i64]>) -> Condition {
+impl SessionQuery {
+    /// `with_words`: the numbers of the sessions that have the words, where there are any.
+    ///
+    /// A project is a folder's path; or, in any case, a part of its own name, with a slash of `owner/name` of the repository.
+    /// A branch and a model are parts of their names, in any case. A session is within a span if it was open in it. All
+    /// sessions are of one user on one machine, so these are not looked at.
+    fn condition(&self, with_words: Option<&[i64]>) -> Condition {
+        let Filter {
+            agent,
+            without_agent,
+            project,
+            branch,
+            user: _,
+            machine: _,
+            model,
+            tag,
+            group,
+            status,
+            span,
+            words: _,
+        } = &self.filter;
         let show = match self.show {
             Show::NotArchived => "s.archived = 0",
             Show::Active => "s.phase <> 'closed'",
             Show::All => "1",
             Show::Archived => "s.archived = 1",
         };
-        let status = self.status.map_or_else(String::new, |status| format!(" AND {}", status.sql()));
+        let status = match status {
+            None => String::new(),
+            Some(Status::Active) => " AND s.phase <> 'closed'".to_owned(),
+            Some(status) => format!(" AND s.phase = 'closed' AND s.status = '{status}'"),
+        };
+        let ended_by = self.ended_by.map_or_else(String::new, |reason| {
+            format!(" AND s.phase = 'closed' AND s.end_reason = '{reason}'")
+        });
         let sql = format!(
-            "{show}{status} AND (?1 IS NULL OR s.agent = ?1)
+            "{show}{status}{ended_by} AND (?1 IS NULL OR s.agent = ?1)
                AND (?2 IS NULL OR s.cwd = ?2
                  OR instr(lower(CASE instr(?2, '/') WHEN 0 THEN s.project ELSE s.repository END), lower(?2)))
                AND (?3 IS NULL OR EXISTS (SELECT 1 FROM tag t WHERE t.session = s.n AND t.tag = ?3))
@@ -124,35 +128,40 @@ impl Filter {
                AND (?6 IS NULL OR instr(lower(s.branch), lower(?6)))
                AND (?7 IS NULL OR EXISTS (SELECT 1 FROM record r
                  WHERE r.session = s.n AND r.kind = 'usage' AND instr(lower(r.model), lower(?7))))
-               AND (?8 IS NULL OR s.n IN (SELECT value FROM json_each(?8)))"
+               AND (?8 IS NULL OR s.n IN (SELECT value FROM json_each(?8)))
+               AND (?9 IS NULL OR s.agent <> ?9)
+               AND (?10 IS NULL OR s.started_at < ?10)"
         );
         let text = |text: &Option<String>| text.clone().map_or(Value::Null, Value::Text);
-        let numbers = words.map_or(Value::Null, |numbers| {
+        let time = |at: Option<Timestamp>| at.map_or(Value::Null, |at| Value::Integer(at.0));
+        let numbers = with_words.map_or(Value::Null, |numbers| {
             let numbers: Vec<String> = numbers.iter().map(i64::to_string).collect();
             Value::Text(format!("[{}]", numbers.join(",")))
         });
-        let since = self.since.map_or(Value::Null, |since| Value::Integer(since.0));
         let values = [
-            text(&self.agent),
-            text(&self.project),
-            text(&self.tag),
-            text(&self.group),
-            since,
-            text(&self.branch),
-            text(&self.model),
+            text(agent),
+            text(project),
+            text(tag),
+            text(group),
+            time(span.since),
+            text(branch),
+            text(model),
             numbers,
+            text(without_agent),
+            time(span.until),
         ];
         Condition { sql, values }
     }
 }
 
 impl View<'_> {
-    pub(super) fn condition(&self, filter: &Filter) -> Result<Condition, Error> {
-        let words = if filter.words.is_empty() { None } else { Some(self.with_words(&filter.words)?) };
-        Ok(filter.condition(words.as_deref()))
+    pub(super) fn condition(&self, query: &SessionQuery) -> Result<Condition, Error> {
+        let words = &query.filter.words;
+        let with_words = if words.is_empty() { None } else { Some(self.with_words(words)?) };
+        Ok(query.condition(with_words.as_deref()))
     }
 
-    /// The sessions that have each of the words in what people know them by. Not in SQL, which knows the cases of ASCII alone.
+    /// The sessions that have each of the words in their name, title, project, branch or a tag. Not in SQL, which knows the cases of ASCII alone.
     fn with_words(&self, words: &[String]) -> Result<Vec<i64>, Error> {
         let words: Vec<String> = words.iter().map(|word| word.to_lowercase()).collect();
         let known: Vec<(i64, String)> = self.all(
@@ -167,15 +176,15 @@ impl View<'_> {
         Ok(matching.map(|(n, _)| n).collect())
     }
 
-    /// The last used first.
-    pub fn list(&self, filter: &Filter) -> Result<Vec<SessionRow>, Error> {
-        self.list_first(filter, usize::MAX)
+    /// In the order of the query.
+    pub fn list(&self, query: &SessionQuery) -> Result<Vec<SessionRow>, Error> {
+        self.list_first(query, usize::MAX)
     }
 
     /// The first, so many of them.
-    pub fn list_first(&self, filter: &Filter, most: usize) -> Result<Vec<SessionRow>, Error> {
-        let Condition { sql, values } = self.condition(filter)?;
-        let (order, most) = (filter.sort.order(), i64::try_from(most).unwrap_or(i64::MAX));
+    pub fn list_first(&self, query: &SessionQuery, most: usize) -> Result<Vec<SessionRow>, Error> {
+        let Condition { sql, values } = self.condition(query)?;
+        let (order, most) = (query.sort.order(), i64::try_from(most).unwrap_or(i64::MAX));
         self.all(
             &SessionRow::select(&format!("FROM session s WHERE {sql} ORDER BY {order} LIMIT {most}")),
             params_from_iter(values),
@@ -184,8 +193,8 @@ impl View<'_> {
     }
 
     /// How many a list would show.
-    pub fn count(&self, filter: &Filter) -> Result<usize, Error> {
-        let Condition { sql, values } = self.condition(filter)?;
+    pub fn count(&self, query: &SessionQuery) -> Result<usize, Error> {
+        let Condition { sql, values } = self.condition(query)?;
         let count: i64 = self.one(
             &format!("SELECT count(*) FROM session s WHERE {sql}"),
             params_from_iter(values),

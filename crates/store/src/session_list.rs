@@ -9,7 +9,7 @@ use super::outgoing::began_before;
 use super::query::Condition;
 use super::record::UNPRICED;
 use super::row::{read_keyed, read_row, read_value, uncount};
-use super::{Error, Fate, Filter, OpeningRow, SessionRow, View};
+use super::{Error, Fate, OpeningRow, SessionQuery, SessionRow, View};
 use types::row::{RowColumns, RowReader};
 use types::{EndReason, PicoDollars, Pid, RunId, Status, Sums, Sync, Timestamp, row};
 
@@ -71,9 +71,9 @@ impl View<'_> {
     }
 
     /// The first, so many of them.
-    pub fn listed(&self, filter: &Filter, most: usize) -> Result<Vec<ListedSession>, Error> {
-        let Condition { sql, values } = self.condition(filter)?;
-        let (order, most) = (filter.sort.order(), i64::try_from(most).unwrap_or(i64::MAX));
+    pub fn listed(&self, query: &SessionQuery, most: usize) -> Result<Vec<ListedSession>, Error> {
+        let Condition { sql, values } = self.condition(query)?;
+        let (order, most) = (query.sort.order(), i64::try_from(most).unwrap_or(i64::MAX));
         let from = format!(
             "FROM session s LEFT JOIN total t ON t.session = s.n WHERE {sql} ORDER BY {order} LIMIT {most}"
         );

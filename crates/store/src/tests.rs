@@ -97,7 +97,7 @@ fn damage_met_in_the_middle_of_work_is_set_aside_at_the_next_start() {
     drop((store, met));
     let mut fresh = world.another();
     assert_eq!(fresh.read(|view| view.incidents()).unwrap().len(), 1);
-    assert!(fresh.read(|view| view.list(&super::Filter::default())).unwrap().is_empty());
+    assert!(fresh.read(|view| view.list(&super::SessionQuery::default())).unwrap().is_empty());
     assert_eq!(fs::read_dir(world.home.path()).unwrap().filter(is_damaged).count(), 3, "with its log");
     assert_eq!(world.another().read(|view| view.incidents()).unwrap().len(), 1, "once");
 }

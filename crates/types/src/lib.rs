@@ -7,6 +7,7 @@ mod coverage;
 mod enums;
 pub mod event;
 mod evidence;
+mod filter;
 pub mod hex;
 mod id;
 mod live;
@@ -56,6 +57,7 @@ pub use enums::{
 };
 pub use event::{Attributes, Event};
 pub use evidence::{Evidence, EvidenceVerdict, LIMIT_EVIDENCE};
+pub use filter::Filter;
 pub use id::{AgentSessionId, Ids, RandomIds, RunId, SessionId};
 pub use live::{Activity, Delivery, LiveState, Moment, StateSource};
 pub use money::PicoDollars;

@@ -1,21 +1,12 @@
 //! Which calls count: by time in the query of the store or the scan, by everything else here.
+//!
+//! A project is its name, its folder, or `owner/name` of the repository; where nothing is called so, a part of the name. A model is
+//! its name; where nothing is called so, a part of it. A branch is its whole name. Sums hold neither status nor words, and are
+//! of one user on one machine: these are not looked at.
+
+use types::Filter;
 
 use crate::{Owner, Portion, Spending};
-
-/// Every condition that is set must hold.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct UsageFilter {
-    /// A project's name, its folder, or `owner/name` of the repository; where nothing is called so, a part of the name.
-    pub project: Option<String>,
-    pub agent: Option<String>,
-    /// A model's name; where nothing is called so, a part of it.
-    pub model: Option<String>,
-    pub tag: Option<String>,
-    pub group: Option<String>,
-    pub branch: Option<String>,
-    /// The beginnings of commits' hashes: calls that went into one of them.
-    pub commits: Option<Vec<String>>,
-}
 
 /// A filter applied to the lists of some sources: what each number means for it.
 pub(crate) struct Choice {
@@ -32,8 +23,13 @@ struct Chosen {
 }
 
 impl Choice {
-    /// `known`: for each owner, whose facts count.
-    pub(crate) fn of(sources: &[Spending], known: &[Vec<&Owner>], filter: &UsageFilter) -> Self {
+    /// `known`: for each owner, whose facts count. `commits`: the beginnings of hashes; calls that went into one of them.
+    pub(crate) fn of(
+        sources: &[Spending],
+        known: &[Vec<&Owner>],
+        filter: &Filter,
+        commits: Option<&[String]>,
+    ) -> Self {
         let owners = || known.iter().flatten().copied();
         let project = filter
             .project
@@ -54,7 +50,7 @@ impl Choice {
                 .places
                 .iter()
                 .map(|place| {
-                    let commit = filter.commits.as_ref().is_none_or(|wanted| {
+                    let commit = commits.is_none_or(|wanted| {
                         let commit = place.commit.as_deref().unwrap_or_default();
                         wanted.iter().any(|wanted| is_same_commit(wanted, commit))
                     });
@@ -65,7 +61,7 @@ impl Choice {
                         (None, _) => Some(true),
                     }
                 })
-                .chain([if filter.commits.is_some() { Some(false) } else { None }])
+                .chain([if commits.is_some() { Some(false) } else { None }])
                 .collect(),
             on_branch: owners
                 .iter()
@@ -97,10 +93,11 @@ fn names(owner: &Owner) -> [Option<&str>; 3] {
     [owner.project.as_deref(), owner.repository.as_deref(), folder]
 }
 
-fn is_wanted(owner: &Owner, filter: &UsageFilter, project: Option<&Wanted>) -> bool {
+fn is_wanted(owner: &Owner, filter: &Filter, project: Option<&Wanted>) -> bool {
     let session = owner.session.as_ref();
     let same = |wanted: &Option<String>, found: Option<&str>| wanted.is_none() || wanted.as_deref() == found;
     same(&filter.agent, Some(&owner.agent))
+        && filter.without_agent.as_ref().is_none_or(|agent| *agent != owner.agent)
         && same(&filter.group, session.and_then(|session| session.group.as_deref()))
         && filter.tag.as_ref().is_none_or(|tag| session.is_some_and(|session| session.tags.contains(tag)))
         && project.is_none_or(|project| {

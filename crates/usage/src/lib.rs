@@ -15,7 +15,6 @@ mod row;
 mod spending;
 mod tally;
 
-pub use filter::UsageFilter;
 pub use row::{CommitLabel, Numbers, SessionLabel, UsageRow};
 pub use spending::{
     CommitFacts, DatedSums, Owner, OwnerSession, Place, PlaceOf, Portion, Spending, SpendingBuilder,

@@ -3,12 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use crate::filter::{Choice, UsageFilter};
+use crate::filter::Choice;
 use crate::row::{CommitLabel, SessionLabel, UsageRow};
 use crate::{CommitFacts, Owner, OwnerSession, Portion, Spending};
 use os::calendar;
 use pricing::Prices;
-use types::{UNATTRIBUTED, spelled};
+use types::{Filter, UNATTRIBUTED, spelled};
 
 spelled!(
     /// What the rows of a table are.
@@ -56,7 +56,9 @@ pub enum Order {
 #[derive(Clone, Debug)]
 pub struct UsageQuery {
     pub by: By,
-    pub filter: UsageFilter,
+    pub filter: Filter,
+    /// The beginnings of commits' hashes: only calls that went into one of them.
+    pub commits: Option<Vec<String>>,
     /// Rows below each row.
     pub breakdown: Option<By>,
     /// By time where rows follow each other, else by cost.
@@ -67,7 +69,7 @@ pub struct UsageQuery {
 
 impl UsageQuery {
     pub fn by(by: By) -> Self {
-        Self { by, filter: UsageFilter::default(), breakdown: None, order: None, most: None }
+        Self { by, filter: Filter::default(), commits: None, breakdown: None, order: None, most: None }
     }
 }
 
@@ -88,7 +90,7 @@ type Key<'a> = (Option<&'a str>, i32, &'a str);
 
 pub fn tally(sources: &[Spending], query: &UsageQuery) -> Tally {
     let known = known_owners(sources);
-    let choice = Choice::of(sources, &known, &query.filter);
+    let choice = Choice::of(sources, &known, &query.filter, query.commits.as_deref());
     let mut table = Table::default();
     let mut total = UsageRow::default();
     let mut overlap = false;

@@ -28,7 +28,7 @@ use report::state::Asked;
 use report::title;
 use report::unwrapped;
 use runtime::launch::Origin;
-use store::{Filter, ListedSession, Sort, Store};
+use store::{ListedSession, SessionQuery, Sort, Store};
 use types::{Status, Timestamp};
 use unicode_width::UnicodeWidthStr;
 
@@ -112,7 +112,8 @@ impl<'a> SessionList<'a> {
         let (now, origin) = (SystemClock.now(), Origin::of_this_process());
         let mut store = open(home)?;
         let fitting = |count: usize| count.min(MOST);
-        let mut lines = list::summarised(Some(&mut store), &Filter::default(), fitting, now, false)?.sessions;
+        let mut lines =
+            list::summarised(Some(&mut store), &SessionQuery::default(), fitting, now, false)?.sessions;
         lines.retain(|line| is_resumable(&line.row));
         let here = here();
         match with_scanner(home, true, |scanner| unwrapped::unwrapped(Some(&mut store), scanner)) {
@@ -371,7 +372,7 @@ mod tests {
             if let Some(conversation) = conversation {
                 world.bind(started.session, conversation).unwrap();
             }
-            let rows = world.store.read(|view| view.listed(&Filter::default(), usize::MAX)).unwrap();
+            let rows = world.store.read(|view| view.listed(&SessionQuery::default(), usize::MAX)).unwrap();
             let row = rows.iter().find(|row| row.id == started.session.to_string()).unwrap();
             assert_eq!(is_resumable(row), offered, "{agent} {conversation:?}");
         }

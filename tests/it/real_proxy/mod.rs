@@ -13,8 +13,8 @@ use os::file::create_private;
 use os::home::Home;
 use report::bill::{Bill, BilledSum};
 use store::session::record::record;
-use store::{Filter, RecordRow, SessionRow, Store};
-use types::SessionRecord;
+use store::{RecordRow, SessionQuery, SessionRow, Store};
+use types::{Filter, SessionRecord};
 
 use crate::support::agents::Agent;
 use crate::support::fake_api::{CallLog, Spent};
@@ -46,7 +46,7 @@ fn built_in_codex(stage: &Stage) {
 fn recorded(stage: &Stage, agent: Agent) -> BTreeMap<String, SessionRecord> {
     let mut store = Store::open(&Home::at(stage.home.codemie_home()), SystemClock.now()).unwrap();
     let records = store.read(|view| {
-        let filter = Filter { agent: Some(agent.name().to_owned()), ..Filter::default() };
+        let filter = SessionQuery::of(Filter { agent: Some(agent.name().to_owned()), ..Filter::default() });
         let rows = view.list(&filter)?;
         rows.iter().map(|row| record(view, row, SystemClock.now())).collect::<Result<Vec<_>, store::Error>>()
     });
@@ -70,7 +70,7 @@ fn spent(record: &SessionRecord) -> Spent {
 /// The calls and tokens of each conversation that its transcript holds, and those that only the proxy saw.
 fn billed(stage: &Stage, agent: Agent) -> BTreeMap<String, [Spent; 2]> {
     let mut store = Store::open(&Home::at(stage.home.codemie_home()), SystemClock.now()).unwrap();
-    let filter = Filter { agent: Some(agent.name().to_owned()), ..Filter::default() };
+    let filter = SessionQuery::of(Filter { agent: Some(agent.name().to_owned()), ..Filter::default() });
     let part = |sum: &BilledSum| {
         let number = |count: i64| u64::try_from(count).unwrap();
         Spent {
@@ -97,7 +97,7 @@ fn billed(stage: &Stage, agent: Agent) -> BTreeMap<String, [Spent; 2]> {
 /// How many calls of an agent were broken off.
 fn aborted(stage: &Stage, agent: Agent) -> usize {
     let mut store = Store::open(&Home::at(stage.home.codemie_home()), SystemClock.now()).unwrap();
-    let filter = Filter { agent: Some(agent.name().to_owned()), ..Filter::default() };
+    let filter = SessionQuery::of(Filter { agent: Some(agent.name().to_owned()), ..Filter::default() });
     let calls = store.read(|view| {
         let rows = view.list(&filter)?;
         rows.iter().map(|row| view.records(row.n)).collect::<Result<Vec<_>, store::Error>>()

@@ -14,10 +14,8 @@ use os::file::create_private;
 use os::home::Home;
 use store::session;
 use store::session::record::record;
-use store::{Filter, Sort, Store};
-use types::Evidence;
-use types::SessionRecord;
-use types::Status;
+use store::{SessionQuery, Sort, Store};
+use types::{Evidence, Filter, SessionRecord, Status};
 
 use super::attribute;
 use super::story::{Recorded, spent, story};
@@ -128,7 +126,10 @@ impl Scene {
     pub(super) fn recorded(&self) -> Vec<Recorded> {
         self.read(|view| {
             let agent = Some(self.agent.name().to_owned());
-            let filter = Filter { agent, sort: Sort::Started, ..Filter::default() };
+            let filter = SessionQuery {
+                sort: Sort::Started,
+                ..SessionQuery::of(Filter { agent, ..Filter::default() })
+            };
             let rows = view.list(&filter)?;
             let recorded = rows.iter().rev().map(|row| {
                 let openings = view.openings(row.n)?.iter().map(|opening| opening.reason).collect();
@@ -141,7 +142,7 @@ impl Scene {
     /// What `explain` would tell of a session.
     pub(super) fn evidence(&self, session: &SessionRecord) -> Vec<Evidence> {
         self.read(|view| {
-            let rows = view.list(&Filter::default())?;
+            let rows = view.list(&SessionQuery::default())?;
             let row = rows.iter().find(|row| row.shown_id() == session.session_id).unwrap();
             Ok(view.evidence(row.n)?)
         })

@@ -10,7 +10,6 @@ use os::clock::{Clock, SystemClock};
 use os::project::head::HeadLog;
 use store::session::lifecycle::ConversationStart;
 use store::session::testing::{World, usage};
-use types::Span;
 use types::{PicoDollars, SessionId, Timestamp};
 use usage::{By, UsageQuery};
 
@@ -175,8 +174,7 @@ impl Scene {
         };
         let clock = LocalClock::of(jiff::tz::TimeZone::UTC);
         let (home, query) = (self.world.home.clone(), UsageQuery::by(By::Commit));
-        let report =
-            self.world.store.read(|view| UsageReport::recorded(view, &home, &query, Span::default(), &clock));
+        let report = self.world.store.read(|view| UsageReport::recorded(view, &home, &query, &clock));
         let rows = report.unwrap().tally.rows;
         for row in rows.iter().filter(|row| row.key.is_some()) {
             let (key, commit) = (row.key.as_deref().unwrap(), row.commit.as_ref().unwrap());
@@ -321,11 +319,8 @@ fn a_pull_request_is_the_sum_of_its_commits_also_when_it_was_squashed() {
             continue;
         };
         let mut query = UsageQuery::by(By::Agent);
-        query.filter.commits = Some(commits);
-        let report = scene
-            .world
-            .store
-            .read(|view| UsageReport::recorded(view, &home, &query, Span::default(), &clock));
+        query.commits = Some(commits);
+        let report = scene.world.store.read(|view| UsageReport::recorded(view, &home, &query, &clock));
         assert_eq!(Some(report.unwrap().tally.total.sums.cost.0), cost, "{revision}");
     }
     scene.call(claude, None);

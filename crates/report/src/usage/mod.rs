@@ -17,10 +17,9 @@ use os::calendar::LocalClock;
 use os::home::Home;
 use os::project::head;
 use scan::Scanner;
-use store::{self, Filter, Show, View};
-use types::Span;
-use types::Timestamp;
-use usage::{By, Numbers, Tally, UsageFilter, UsageQuery, UsageRow, tally};
+use store::{self, SessionQuery, Show, View};
+use types::{Filter, Span, Timestamp};
+use usage::{By, Numbers, Tally, UsageQuery, UsageRow, tally};
 use usage::{CommitFacts, Place, Spending, SpentCall};
 
 /// Tokens and cost by row, and what could not be read.
@@ -67,11 +66,11 @@ impl UsageReport {
         view: &View<'_>,
         home: &Home,
         query: &UsageQuery,
-        span: Span,
         clock: &LocalClock,
     ) -> Result<Self, store::Error> {
-        let demo = Filter { agent: Some(Demo.name().to_owned()), show: Show::All, ..Filter::default() };
-        let spending = recorded_spending(view, query, clock, span)?;
+        let demo = Filter { agent: Some(Demo.name().to_owned()), ..Filter::default() };
+        let demo = SessionQuery { show: Show::All, ..SessionQuery::of(demo) };
+        let spending = recorded_spending(view, query, clock)?;
         Ok(Self {
             ids: ids(&spending),
             tally: tally(&[spending], query),
@@ -89,11 +88,10 @@ impl UsageReport {
         scanner: &Scanner<'_>,
         store: Option<&View<'_>>,
         query: &UsageQuery,
-        span: Span,
         clock: &LocalClock,
         compare: bool,
     ) -> anyhow::Result<Self> {
-        let found = scanner.scan_by(store, span, clock, query.by == By::Hour)?;
+        let found = scanner.scan_by(store, query.filter.span, clock, query.by == By::Hour)?;
         for refused in found.refused.iter().chain(&found.unsaved) {
             tracing::warn!("scan: {refused}");
         }
@@ -106,7 +104,7 @@ impl UsageReport {
             }
         }
         let recorded =
-            store.map(|view| recorded_spending(view, query, clock, span)).transpose()?.unwrap_or_default();
+            store.map(|view| recorded_spending(view, query, clock)).transpose()?.unwrap_or_default();
         let ids = ids(&recorded);
         let sources = [recorded, found.spending()];
         let scan = if compare { ForeignUsage::among(&sources, query) } else { ForeignUsage::default() };
@@ -148,14 +146,13 @@ fn recorded_spending(
     view: &View<'_>,
     query: &UsageQuery,
     clock: &LocalClock,
-    span: Span,
 ) -> Result<Spending, store::Error> {
-    let branch = |call: &SpentCall<'_>| call.branch.map(str::to_owned);
-    if query.by == By::Commit || query.filter.commits.is_some() {
+    let (span, branch) = (query.filter.span, |call: &SpentCall<'_>| call.branch.map(str::to_owned));
+    if query.by == By::Commit || query.commits.is_some() {
         let mut finder = CommitFinder::default();
         let mut place = |call: &SpentCall<'_>| Place { branch: branch(call), commit: finder.commit_of(call) };
         let mut spending = view.spending_by_place(clock, span, Some(&mut place))?;
-        name_commits(&mut spending, &finder, query.filter.commits.as_deref(), query.by == By::Commit);
+        name_commits(&mut spending, &finder, query.commits.as_deref(), query.by == By::Commit);
         return Ok(spending);
     }
     if query.by == By::Branch || query.filter.branch.is_some() {
@@ -213,8 +210,8 @@ pub fn uncommitted(view: &View<'_>, folder: &Path) -> Result<UsageRow, store::Er
     };
     let clock = LocalClock::of(jiff::tz::TimeZone::UTC);
     let spending = view.spending_by_place(&clock, Span::default(), Some(&mut place))?;
-    let filter = UsageFilter { commits: Some(vec!["uncommitted".to_owned()]), ..UsageFilter::default() };
-    Ok(tally(&[spending], &UsageQuery { filter, ..UsageQuery::by(By::Agent) }).total)
+    let commits = Some(vec!["uncommitted".to_owned()]);
+    Ok(tally(&[spending], &UsageQuery { commits, ..UsageQuery::by(By::Agent) }).total)
 }
 
 /// Of the sessions, and of their conversations.
@@ -236,7 +233,11 @@ pub struct ForeignUsage {
 
 impl ForeignUsage {
     fn among(sources: &[Spending], query: &UsageQuery) -> Self {
-        let by_session = UsageQuery { filter: query.filter.clone(), ..UsageQuery::by(By::Session) };
+        let by_session = UsageQuery {
+            filter: query.filter.clone(),
+            commits: query.commits.clone(),
+            ..UsageQuery::by(By::Session)
+        };
         Self::of(&tally(sources, &by_session).rows)
     }
 

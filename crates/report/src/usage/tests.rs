@@ -169,10 +169,11 @@ fn commits_have_their_subject_date_and_project_the_newest_first() {
 
 #[test]
 fn filters_take_whole_names_first_and_parts_of_names_of_projects_and_models() {
-    let with = |set: &dyn Fn(&mut UsageFilter)| {
+    let cost = |query: &UsageQuery| rows(query).iter().map(|(_, cost)| cost).sum::<i64>();
+    let with = |set: &dyn Fn(&mut Filter)| {
         let mut query = UsageQuery::by(By::Agent);
         set(&mut query.filter);
-        rows(&query).iter().map(|(_, cost)| cost).sum::<i64>()
+        cost(&query)
     };
     let some = |text: &str| Some(text.to_owned());
     for (project, expected) in [
@@ -200,13 +201,18 @@ fn filters_take_whole_names_first_and_parts_of_names_of_projects_and_models() {
         (&[], 0),
         (&[""], 0),
     ] {
-        let commits: Vec<String> = commits.iter().map(|&commit| commit.to_owned()).collect();
-        assert_eq!(with(&|filter| filter.commits = Some(commits.clone())), expected, "{commits:?}");
+        let commits = Some(commits.iter().map(|&commit| commit.to_owned()).collect());
+        assert_eq!(
+            cost(&UsageQuery { commits: commits.clone(), ..UsageQuery::by(By::Agent) }),
+            expected,
+            "{commits:?}"
+        );
     }
     assert_eq!(with(&|filter| filter.agent = some("codex")), 16);
+    assert_eq!(with(&|filter| filter.without_agent = some("claude")), 16);
     assert_eq!(with(&|filter| filter.tag = some("night")), 13);
     assert_eq!(with(&|filter| filter.group = some("team")), 9);
-    let both = |filter: &mut UsageFilter| (filter.tag, filter.model) = (some("night"), some("haiku"));
+    let both = |filter: &mut Filter| (filter.tag, filter.model) = (some("night"), some("haiku"));
     assert_eq!(with(&both), 1);
 }
 

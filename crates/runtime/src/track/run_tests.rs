@@ -19,7 +19,7 @@ use store::session;
 use store::session::lifecycle::ConversationStart;
 use store::session::lineage::Lineage;
 use store::session::state::Phase;
-use store::{EnvSnapshot, Filter, SessionRow};
+use store::{EnvSnapshot, SessionQuery, SessionRow};
 use types::EndReason;
 use types::RunId;
 use types::{AgentSessionId, Ids, ProcessId, RandomIds};
@@ -214,7 +214,7 @@ impl Scene {
 
     fn sessions(&self) -> Vec<SessionRow> {
         let mut store = Store::open(&self.home, self.clock.now().wall).unwrap();
-        let mut rows = store.read(|view| view.list(&Filter::default())).unwrap();
+        let mut rows = store.read(|view| view.list(&SessionQuery::default())).unwrap();
         rows.sort_by_key(|row| row.n);
         rows
     }

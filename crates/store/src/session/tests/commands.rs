@@ -13,11 +13,9 @@ use super::super::state::{Ending, Exit};
 use super::super::{Error, labels};
 use super::{World, agent_session, usage};
 use crate::session::testing::rows_of;
-use crate::{FileId, Filter, Priced, Show, StatusFilter};
+use crate::{FileId, Priced, SessionQuery, Show};
 use agents::meter::record::Fact;
-use types::Timestamp;
-use types::{EndReason, Status};
-use types::{Pid, SessionId};
+use types::{EndReason, Filter, Pid, SessionId, Span, Status, Timestamp};
 use usage::By;
 
 impl World {
@@ -39,8 +37,8 @@ impl World {
         self.store.write(|tx| lifecycle::end(tx, at, run, ending)).unwrap();
     }
 
-    fn names(&mut self, filter: &Filter) -> Vec<String> {
-        self.store.read(|view| view.list(filter)).unwrap().into_iter().map(|row| row.name).collect()
+    fn names(&mut self, query: &SessionQuery) -> Vec<String> {
+        self.store.read(|view| view.list(query)).unwrap().into_iter().map(|row| row.name).collect()
     }
 
     fn named(&self, name: &str) -> RunStart {
@@ -193,21 +191,31 @@ fn lists_are_filtered_and_newest_first() {
     let row = world.session(first.session);
     world.store.write(|tx| labels::archive(tx, &row, true)).unwrap();
 
-    let all = Filter { show: Show::All, ..Filter::default() };
+    for (show, expected) in [
+        (Show::NotArchived, &["three", "two"][..]),
+        (Show::All, &["three", "two", "one"]),
+        (Show::Archived, &["one"]),
+        (Show::Active, &["two"]),
+    ] {
+        assert_eq!(world.names(&SessionQuery::showing(show)), expected, "{show:?}");
+    }
+    let text = |text: &str| Some(text.to_owned());
+    let until = |at| Span { since: None, until: Some(at) };
+    let of = |filter| SessionQuery { filter, ..SessionQuery::showing(Show::All) };
     let table: [(Filter, &[&str]); 10] = [
-        (Filter::default(), &["three", "two"]),
-        (all.clone(), &["three", "two", "one"]),
-        (Filter { show: Show::Archived, ..Filter::default() }, &["one"]),
-        (Filter { show: Show::Active, ..Filter::default() }, &["two"]),
-        (Filter { agent: Some("claude".into()), ..all.clone() }, &["three", "one"]),
-        (Filter { project: Some("other".into()), ..all.clone() }, &["two"]),
-        (Filter { project: Some("acme/widgets".into()), ..all.clone() }, &["three", "two", "one"]),
-        (Filter { tag: Some("night".into()), ..all.clone() }, &["two"]),
-        (Filter { group: Some("g".into()), ..all.clone() }, &["two"]),
-        (Filter { since: Some(week), ..all.clone() }, &["three", "two"]),
+        (Filter { agent: text("claude"), ..Filter::default() }, &["three", "one"]),
+        (Filter { without_agent: text("claude"), ..Filter::default() }, &["two"]),
+        (Filter { project: text("other"), ..Filter::default() }, &["two"]),
+        (Filter { project: text("acme/widgets"), ..Filter::default() }, &["three", "two", "one"]),
+        (Filter { tag: text("night"), ..Filter::default() }, &["two"]),
+        (Filter { group: text("g"), ..Filter::default() }, &["two"]),
+        (Filter { span: Span::since(week), ..Filter::default() }, &["three", "two"]),
+        (Filter { span: until(row.started_at), ..Filter::default() }, &[]),
+        (Filter { span: until(Timestamp(row.started_at.0 + 1)), ..Filter::default() }, &["one"]),
+        (Filter { words: vec!["ot".to_owned(), "W".to_owned()], ..Filter::default() }, &["two"]),
     ];
     for (filter, expected) in table {
-        assert_eq!(world.names(&filter), expected, "{filter:?}");
+        assert_eq!(world.names(&of(filter.clone())), expected, "{filter:?}");
     }
 
     let (four, _) = world.start_as(&world.named("four"));
@@ -215,15 +223,16 @@ fn lists_are_filtered_and_newest_first() {
     let (five, _) = world.start_as(&world.named("five"));
     world.end_with(five, Exit::Code(1));
     for (status, expected) in [
-        (StatusFilter::Is(Status::Active), &["two"][..]),
-        (StatusFilter::Is(Status::Completed), &["four", "three", "one"]),
-        (StatusFilter::Is(Status::Failed), &["five"]),
-        (StatusFilter::EndedBy(EndReason::Stopped), &["four"]),
-        (StatusFilter::EndedBy(EndReason::Clear), &[]),
-        (StatusFilter::Archived, &["one"]),
+        (Status::Active, &["two"][..]),
+        (Status::Completed, &["four", "three", "one"]),
+        (Status::Failed, &["five"]),
     ] {
-        let filter = Filter { status: Some(status), ..all.clone() };
-        assert_eq!(world.names(&filter), expected, "{filter:?}");
+        let query = of(Filter { status: Some(status), ..Filter::default() });
+        assert_eq!(world.names(&query), expected, "{status}");
+    }
+    for (reason, expected) in [(EndReason::Stopped, &["four"][..]), (EndReason::Clear, &[])] {
+        let query = SessionQuery { ended_by: Some(reason), ..SessionQuery::showing(Show::All) };
+        assert_eq!(world.names(&query), expected, "{reason}");
     }
 }
 
@@ -324,7 +333,7 @@ fn records_of_many_are_those_of_each_by_a_handful_of_queries() {
     let mut world = World::new();
     many(&mut world);
     let now = world.now;
-    let all = Filter { show: Show::All, ..Filter::default() };
+    let all = SessionQuery::showing(Show::All);
     let rows = world.store.read(|view| view.list(&all)).unwrap();
     assert_eq!(rows.len(), 70);
     let each: Vec<_> =

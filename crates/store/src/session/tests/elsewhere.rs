@@ -16,7 +16,7 @@ use super::super::record::record;
 use super::super::state::{Ending, Exit};
 use super::{World, agent_session, usage};
 use crate::session::testing::rows_of;
-use crate::{FileId, Filter, Show};
+use crate::{FileId, SessionQuery, Show};
 use agents::meter::record::{Fact, Tool};
 use agents::meter::title::Title;
 use types::SessionId;
@@ -37,7 +37,7 @@ impl World {
     }
 
     fn records(&mut self) -> Vec<SessionRecord> {
-        let all = Filter { show: Show::All, ..Filter::default() };
+        let all = SessionQuery::showing(Show::All);
         let now = self.now;
         self.store
             .read(|view| {
