@@ -6,7 +6,7 @@
 use jiff::tz::TimeZone;
 
 use reader::{Day, UsageFilter};
-use types::Timestamp;
+use types::{Span, Timestamp};
 
 const QUARTER_MS: i64 = 900_000;
 /// Of a day of UTC.
@@ -45,11 +45,6 @@ impl Quarter {
         Timestamp(self.0.saturating_mul(QUARTER_MS))
     }
 
-    /// The first one of a day in a zone.
-    pub fn first_of(day: Day, zone: &TimeZone) -> Self {
-        Self::of(day.start_in(zone))
-    }
-
     /// The day of UTC that it is in.
     pub fn day(self) -> Day {
         Day(i32::try_from(self.0.div_euclid(QUARTERS_OF_A_DAY)).unwrap_or(i32::MAX))
@@ -68,9 +63,9 @@ impl Quarter {
 
 /// The first quarter of the days that a filter asks for, and the first one after them.
 pub fn quarters_of(filter: &UsageFilter) -> (Option<Quarter>, Option<Quarter>) {
-    let after = filter.until.map(|Day(day)| Day(day.saturating_add(1)));
-    let first = |day: Day| Quarter::first_of(day, &filter.zone);
-    (filter.since.map(first), after.map(first))
+    let (first, last) = filter.days();
+    let Span { since, until } = Day::span_in(first, last, &filter.zone);
+    (since.map(Quarter::of), until.map(Quarter::of))
 }
 
 /// The number of a row of sums over all sessions. One column names the pieces of time of all three lengths: months are below
@@ -295,7 +290,8 @@ mod tests {
                 let length = |moved: &Moved| moved.quarters.last - moved.quarters.first + 1;
                 let out: i64 = all.iter().filter(|moved| moved.from == day).map(length).sum();
                 let into: i64 = all.iter().filter(|moved| moved.to == day).map(length).sum();
-                let quarters = Quarter::first_of(Day(day.0 + 1), &zone).0 - Quarter::first_of(day, &zone).0;
+                let first = |day: Day| Quarter::of(day.start_in(&zone)).0;
+                let quarters = first(Day(day.0 + 1)) - first(day);
                 assert_eq!(QUARTERS_OF_A_DAY - out + into, quarters, "{day}");
             }
         }

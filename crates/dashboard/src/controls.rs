@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::agents::KnownAgents;
-use super::filter::{Filter, RANGES, Range, Stack};
+use super::filter::{PageFilter, RANGES, Range, Stack};
 use super::frame::{Deployment, Frame, HistoryView, empty};
 use super::local_facts::HistoryState;
 use super::sort::Sort;
@@ -25,7 +25,7 @@ pub fn zone(frame: &Frame) -> Markup {
     html! { " " span.aside { "days in " (frame.zone_name) } }
 }
 
-pub fn ranges(filter: &Filter, path: &str) -> Markup {
+pub fn ranges(filter: &PageFilter, path: &str) -> Markup {
     html! {
         nav.ranges aria-label="Days" {
             @for (range, name) in RANGES {
@@ -37,7 +37,7 @@ pub fn ranges(filter: &Filter, path: &str) -> Markup {
 }
 
 /// The filter as a form whose address is the page with the filter; `more` are the fields of the page's own.
-pub fn form(filter: &Filter, choices: &Facets, path: &str, more: &Markup) -> Markup {
+pub fn form(filter: &PageFilter, choices: &Facets, path: &str, more: &Markup) -> Markup {
     let parts = filter.parts();
     html! {
         input.fold type="checkbox" id="filters" aria-label="Show the filters";
@@ -45,11 +45,11 @@ pub fn form(filter: &Filter, choices: &Facets, path: &str, more: &Markup) -> Mar
         form.filters method="get" action=(path) {
             @if let Some(range) = filter.range_word() { input type="hidden" name="range" value=(range); }
             (more)
-            (select("agent", "Agent", &choices.agents, filter.agent.as_deref()))
-            (select("project", "Project", &choices.projects, filter.project.as_deref()))
-            (select("model", "Model", &choices.models, filter.model.as_deref()))
-            @if choices.users.len() > 1 || filter.user.is_some() {
-                (select("user", "User", &choices.users, filter.user.as_deref()))
+            (select("agent", "Agent", &choices.agents, filter.chosen.agent.as_deref()))
+            (select("project", "Project", &choices.projects, filter.chosen.project.as_deref()))
+            (select("model", "Model", &choices.models, filter.chosen.model.as_deref()))
+            @if choices.users.len() > 1 || filter.chosen.user.is_some() {
+                (select("user", "User", &choices.users, filter.chosen.user.as_deref()))
             }
             label.tag {
                 "Time zone"
@@ -68,7 +68,7 @@ pub fn form(filter: &Filter, choices: &Facets, path: &str, more: &Markup) -> Mar
 }
 
 /// The fields for the first and the last day.
-fn dates(filter: &Filter) -> Markup {
+fn dates(filter: &PageFilter) -> Markup {
     let (from, to) = match filter.range {
         Range::Between(from, to) => (from, to),
         _ => (None, None),
@@ -83,7 +83,7 @@ fn dates(filter: &Filter) -> Markup {
 }
 
 /// The parts of the filter that are set; each leads to the page without it.
-fn chips(parts: &[(String, Filter)], path: &str) -> Markup {
+fn chips(parts: &[(String, PageFilter)], path: &str) -> Markup {
     html! {
         ul.chips aria-label="Filters" {
             @for (part, without) in parts {
@@ -115,7 +115,7 @@ pub fn select(name: &str, label: &str, choices: &[String], chosen: Option<&str>)
 }
 
 /// Where the demonstration's sessions are left out.
-pub fn demo_left_out(filter: &Filter, path: &str) -> Markup {
+pub fn demo_left_out(filter: &PageFilter, path: &str) -> Markup {
     let shown = filter.only_demo().address(path);
     html! {
         p.muted.small { "The demonstration's sessions are left out. " a href=(shown) { "Show them" } }
@@ -123,7 +123,7 @@ pub fn demo_left_out(filter: &Filter, path: &str) -> Markup {
 }
 
 /// The choice between what ran through codemie and everything on this machine, and how far that has been read.
-pub fn history(frame: &Frame, filter: &Filter, path: &str) -> Markup {
+pub fn history(frame: &Frame, filter: &PageFilter, path: &str) -> Markup {
     if frame.history == HistoryView::None {
         return html! {};
     }

@@ -11,9 +11,7 @@ use super::sessions::tag_text;
 use super::sort::Sort;
 use super::text::Now;
 use reader::{By, Day, Facets, Order, OrderBy, SessionFilter, UsageFilter};
-use types::DEMO;
-use types::Status;
-use types::Timestamp;
+use types::{DEMO, Filter, Status, Timestamp};
 
 /// The parameters as they stand in an address. A form sends its empty fields too.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -88,22 +86,16 @@ impl Stack {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Filter {
+pub struct PageFilter {
+    /// What the fields of the form name. The span follows from `range`; the one word is the whole text that is searched for.
+    pub chosen: Filter,
     pub range: Range,
-    pub agent: Option<String>,
-    pub project: Option<String>,
-    pub model: Option<String>,
-    pub user: Option<String>,
-    pub status: Option<Status>,
-    pub tag: Option<String>,
-    pub words: Option<String>,
     /// The table that is put in order, if it is not the usual one.
     pub sort: Option<Sort>,
     /// Where the page begins: what the page before it ended with.
     pub after: Option<String>,
     /// The name of the zone that days and times are shown in, where it is not the dashboard's own.
     pub zone: Option<String>,
-    pub group: Option<String>,
     /// What the columns of cost are made of.
     pub stack: Stack,
     /// The chart of tokens leaves out what was read from the cache, which is most of them.
@@ -131,7 +123,7 @@ impl BadParameter {
 }
 
 impl FilterParameters {
-    pub fn filter(self, default: Range) -> Result<Filter, BadParameter> {
+    pub fn filter(self, default: Range) -> Result<PageFilter, BadParameter> {
         let date = |name, text: &str| match text {
             "" => Ok(None),
             text => {
@@ -183,19 +175,22 @@ impl FilterParameters {
             return Err(BadParameter { name: "this", expected: "a text: it holds a NUL" });
         }
         let given = |text: String| Some(text.trim().to_owned()).filter(|text| !text.is_empty());
-        Ok(Filter {
+        Ok(PageFilter {
+            chosen: Filter {
+                agent: given(self.agent),
+                project: given(self.project),
+                model: given(self.model),
+                user: given(self.user),
+                tag: given(self.tag),
+                group: given(self.group),
+                status,
+                words: given(self.q).into_iter().collect(),
+                ..Filter::default()
+            },
             range,
-            agent: given(self.agent),
-            project: given(self.project),
-            model: given(self.model),
-            user: given(self.user),
-            status,
-            tag: given(self.tag),
-            words: given(self.q),
             sort,
             after: given(self.after),
             zone: given(self.zone),
-            group: given(self.group),
             stack,
             without_cache: self.cache == "without",
             all_rows: self.rows == "all",
@@ -205,7 +200,12 @@ impl FilterParameters {
     }
 }
 
-impl Filter {
+impl PageFilter {
+    /// The text that is searched for.
+    pub fn search(&self) -> Option<&str> {
+        self.chosen.words.first().map(String::as_str)
+    }
+
     /// The same with something else in it, from its first page on.
     #[must_use]
     pub fn with(&self, change: impl FnOnce(&mut Self)) -> Self {
@@ -226,14 +226,14 @@ impl Filter {
             ("range", self.range_word().unwrap_or_default()),
             ("from", from),
             ("to", to),
-            ("agent", text(&self.agent)),
-            ("project", text(&self.project)),
-            ("model", text(&self.model)),
-            ("user", text(&self.user)),
-            ("status", self.status.map(|status| status.to_string()).unwrap_or_default()),
-            ("tag", text(&self.tag)),
-            ("q", text(&self.words)),
-            ("group", text(&self.group)),
+            ("agent", text(&self.chosen.agent)),
+            ("project", text(&self.chosen.project)),
+            ("model", text(&self.chosen.model)),
+            ("user", text(&self.chosen.user)),
+            ("status", self.chosen.status.map(|status| status.to_string()).unwrap_or_default()),
+            ("tag", text(&self.chosen.tag)),
+            ("q", self.search().unwrap_or_default().to_owned()),
+            ("group", text(&self.chosen.group)),
             ("zone", text(&self.zone)),
             ("stack", if self.stack == Stack::Agent { String::new() } else { self.stack.name().into() }),
             ("cache", if self.without_cache { "without".into() } else { String::new() }),
@@ -279,12 +279,12 @@ impl Filter {
     /// The demonstration is play money: left out unless it is asked for, or all there is.
     fn without_demo(&self, there: &Facets) -> Option<String> {
         let played = there.agents.iter().any(|agent| agent == DEMO) && there.agents.len() > 1;
-        (played && self.agent.is_none()).then(|| DEMO.to_owned())
+        (played && self.chosen.agent.is_none()).then(|| DEMO.to_owned())
     }
 
     /// The same with the demonstration alone.
     pub fn only_demo(&self) -> Self {
-        self.with(|filter| filter.agent = Some(DEMO.to_owned()))
+        self.with(|filter| filter.chosen.agent = Some(DEMO.to_owned()))
     }
 
     /// The same number of days before these, if they are few enough to be added up, too.
@@ -299,45 +299,25 @@ impl Filter {
     /// the days is looked at.
     pub fn countable(&self, today: Date) -> bool {
         let reach = today.checked_sub(100.days()).unwrap_or(Date::MIN);
-        self.words.is_none()
-            && self.tag.is_none()
-            && (self.model.is_none() || self.days(today).0.is_some_and(|first| first >= reach))
+        self.chosen.words.is_empty()
+            && self.chosen.tag.is_none()
+            && (self.chosen.model.is_none() || self.days(today).0.is_some_and(|first| first >= reach))
     }
 
     /// This filter as a query of the sums.
     pub fn usage(&self, now: &Now, there: &Facets) -> UsageFilter {
-        let (since, until) = self.bounds(now.today());
-        UsageFilter {
-            agent: self.agent.clone(),
-            model: self.model.clone(),
-            project: self.project.clone(),
-            user: self.user.clone(),
-            without_agent: self.without_demo(there),
-            since,
-            until,
-            zone: now.zone.clone(),
-            ..UsageFilter::default()
-        }
+        UsageFilter { filter: self.asked(now, there), zone: now.zone.clone() }
     }
 
     /// This filter as a query of the sessions.
     pub fn sessions(&self, now: &Now, there: &Facets) -> SessionFilter {
-        let (since, until) = self.bounds(now.today());
-        SessionFilter {
-            agent: self.agent.clone(),
-            without_agent: self.without_demo(there),
-            model: self.model.clone(),
-            project: self.project.clone(),
-            user: self.user.clone(),
-            status: self.status,
-            since: since.map(|day| day.start_in(&now.zone)),
-            until: until.map(|Day(day)| Day(day.saturating_add(1)).start_in(&now.zone)),
-            group: self.group.clone(),
-            order: self.order(now.at),
-            tag: self.tag.clone(),
-            search: self.words.clone(),
-            ..SessionFilter::default()
-        }
+        SessionFilter { order: self.order(now.at), ..self.asked(now, there).into() }
+    }
+
+    fn asked(&self, now: &Now, there: &Facets) -> Filter {
+        let (first, last) = self.bounds(now.today());
+        let span = Day::span_in(first, last, &now.zone);
+        Filter { without_agent: self.without_demo(there), span, ..self.chosen.clone() }
     }
 
     /// The order of the list of sessions.
@@ -374,14 +354,18 @@ impl Filter {
                 parts.push((format!("{name}: {value}"), self.with(without)));
             }
         };
-        part("agent", &self.agent, |filter| filter.agent = None);
-        part("project", &self.project, |filter| filter.project = None);
-        part("model", &self.model, |filter| filter.model = None);
-        part("user", &self.user, |filter| filter.user = None);
-        part("status", &self.status.map(|status| status.to_string()), |filter| filter.status = None);
-        part("tag", &self.tag.as_deref().map(|tag| tag_text(tag).to_owned()), |filter| filter.tag = None);
-        part("group", &self.group, |filter| filter.group = None);
-        part("search", &self.words, |filter| filter.words = None);
+        part("agent", &self.chosen.agent, |filter| filter.chosen.agent = None);
+        part("project", &self.chosen.project, |filter| filter.chosen.project = None);
+        part("model", &self.chosen.model, |filter| filter.chosen.model = None);
+        part("user", &self.chosen.user, |filter| filter.chosen.user = None);
+        part("status", &self.chosen.status.map(|status| status.to_string()), |filter| {
+            filter.chosen.status = None;
+        });
+        part("tag", &self.chosen.tag.as_deref().map(|tag| tag_text(tag).to_owned()), |filter| {
+            filter.chosen.tag = None;
+        });
+        part("group", &self.chosen.group, |filter| filter.chosen.group = None);
+        part("search", &self.search().map(str::to_owned), |filter| filter.chosen.words.clear());
         if let Range::Between(from, to) = self.range {
             let date = |date: Option<Date>| date.map_or("…".to_owned(), |date| date.to_string());
             let default = self.default;
@@ -426,7 +410,7 @@ mod tests {
         serde_json::from_value(serde_json::Value::Object(object)).unwrap()
     }
 
-    fn filter(pairs: &[(&str, &str)]) -> Result<Filter, BadParameter> {
+    fn filter(pairs: &[(&str, &str)]) -> Result<PageFilter, BadParameter> {
         parameters(pairs).filter(Range::Days(30))
     }
 
@@ -476,8 +460,8 @@ mod tests {
                 Facets { agents: agents.iter().map(|&name| name.into()).collect(), ..Facets::default() };
             let filter = filter(&[("agent", agent)]).unwrap();
             let (usage, sessions) = (filter.usage(&now, &there), filter.sessions(&now, &there));
-            assert_eq!(usage.without_agent.is_some(), left_out, "{agents:?} {agent:?}");
-            assert_eq!(sessions.without_agent, usage.without_agent, "the same rule for both");
+            assert_eq!(usage.filter.without_agent.is_some(), left_out, "{agents:?} {agent:?}");
+            assert_eq!(sessions.filter.without_agent, usage.filter.without_agent, "the same rule for both");
         }
     }
 
@@ -485,7 +469,7 @@ mod tests {
     fn a_change_begins_at_the_first_page() {
         let second = filter(&[("after", "cursor"), ("agent", "claude")]).unwrap();
         assert_eq!(
-            second.with(|filter| filter.user = Some("dev".into())).address("/"),
+            second.with(|filter| filter.chosen.user = Some("dev".into())).address("/"),
             "/?agent=claude&user=dev"
         );
         let parts = second.parts();
@@ -525,7 +509,8 @@ mod tests {
             );
             let day = |day: Option<Day>| day.map(|day| day.to_string()).unwrap_or_default();
             let at = |at: Option<Timestamp>| at.map(|at| at.to_string()).unwrap_or_default();
-            [day(usage.since), day(usage.until), at(sessions.since), at(sessions.until)]
+            let ((first, last), span) = (usage.days(), sessions.filter.span);
+            [day(first), day(last), at(span.since), at(span.until)]
         };
         let bounds = |pairs: &[(&str, &str)]| in_zone(TimeZone::UTC, pairs);
         assert_eq!(bounds(&[("range", "7d")]), ["2026-11-10", "", "2026-11-10T00:00:00.000Z", ""]);

@@ -4,7 +4,7 @@ use maud::{DOCTYPE, Markup, html};
 
 use super::agents::KnownAgents;
 use super::assets::{ICON, SCRIPT, STYLE};
-use super::filter::{BadParameter, Filter};
+use super::filter::{BadParameter, PageFilter};
 use super::local_facts::{HistoryState, Titles};
 use super::text::Now;
 use reader::Session;
@@ -69,7 +69,7 @@ impl HistoryView {
 
 impl Frame {
     /// Shows days and times in the zone that the filter names, if it names one.
-    pub fn enter_zone(&mut self, filter: &Filter) -> Result<(), BadParameter> {
+    pub fn enter_zone(&mut self, filter: &PageFilter) -> Result<(), BadParameter> {
         if let Some(name) = &filter.zone {
             self.now.zone = os::zone::of_name(name).ok_or(BadParameter::ZONE)?;
             self.zone_name.clone_from(name);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use maud::{Markup, Render, html};
 
 use super::agents::{KnownAgents, OTHERS};
-use super::filter::{Filter, Range};
+use super::filter::{PageFilter, Range};
 use super::frame::{Frame, HistoryView, Section, empty};
 use super::model::Overview;
 use super::panel::{Figure, figure, figures, panel_with};
@@ -26,7 +26,7 @@ const PATH: &str = "/";
 /// In place of a name: everything that has no row of its own.
 const REST: &str = "all others";
 
-pub fn page(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
+pub fn page(frame: &Frame, filter: &PageFilter, view: &Overview) -> Markup {
     let content = html! {
         div.head {
             h1 { "Overview" (controls::zone(frame)) }
@@ -46,7 +46,7 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     frame.page(Some(Section::Overview), "Overview", &content)
 }
 
-fn nothing(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
+fn nothing(frame: &Frame, filter: &PageFilter, view: &Overview) -> Markup {
     if view.facets.agents.is_empty() {
         return empty("Nothing has arrived yet", &controls::how_to_begin(frame.deployment));
     }
@@ -57,7 +57,7 @@ fn nothing(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     )
 }
 
-fn numbers(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
+fn numbers(frame: &Frame, filter: &PageFilter, view: &Overview) -> Markup {
     let sums = view.sums();
     html! {
         (totals(frame, filter, view, &sums))
@@ -68,9 +68,9 @@ fn numbers(frame: &Frame, filter: &Filter, view: &Overview) -> Markup {
     }
 }
 
-fn totals(frame: &Frame, filter: &Filter, view: &Overview, sums: &UsageSums) -> Markup {
+fn totals(frame: &Frame, filter: &PageFilter, view: &Overview, sums: &UsageSums) -> Markup {
     let counts = &sums.counts;
-    let of_model = filter.model.is_some();
+    let of_model = filter.chosen.model.is_some();
     let mut all = vec![cost_total(filter, view, sums)];
     all.extend(sessions_total(frame, filter, view, sums));
     all.push(tokens_total(filter, view, sums));
@@ -102,17 +102,17 @@ fn of_wrapped(name: &'static str, number: i64) -> Figure {
     }
 }
 
-fn cost_total(filter: &Filter, view: &Overview, sums: &UsageSums) -> Figure {
+fn cost_total(filter: &PageFilter, view: &Overview, sums: &UsageSums) -> Figure {
     figure("Cost", cost(sums.cost_usd, sums.counts.unpriced_calls))
         .maybe(cost_per_session(filter, view, sums))
         .maybe(compared(filter, view, sums, |sums| sums.cost_usd))
 }
 
-fn sessions_total(frame: &Frame, filter: &Filter, view: &Overview, sums: &UsageSums) -> Option<Figure> {
+fn sessions_total(frame: &Frame, filter: &PageFilter, view: &Overview, sums: &UsageSums) -> Option<Figure> {
     if let Some(with_model) = view.with_model {
         return Some(figure("Sessions", at_most(with_model.sessions)).hint("begun, that called it"));
     }
-    if filter.model.is_some() {
+    if filter.chosen.model.is_some() {
         return None;
     }
     let prompts = format::counted(usize::try_from(sums.counts.prompts).unwrap_or(0), "prompt");
@@ -127,7 +127,7 @@ fn sessions_total(frame: &Frame, filter: &Filter, view: &Overview, sums: &UsageS
     Some(figure("Sessions", grouped(sums.counts.sessions)).hint(hint).maybe(compared))
 }
 
-fn tokens_total(filter: &Filter, view: &Overview, sums: &UsageSums) -> Figure {
+fn tokens_total(filter: &PageFilter, view: &Overview, sums: &UsageSums) -> Figure {
     let counts = &sums.counts;
     let input = counts.input + counts.cache_read + counts.cache_write;
     let cached = match input {
@@ -139,13 +139,13 @@ fn tokens_total(filter: &Filter, view: &Overview, sums: &UsageSums) -> Figure {
 }
 
 /// The average cost of a session, if there is one to divide by.
-fn cost_per_session(filter: &Filter, view: &Overview, sums: &UsageSums) -> Option<String> {
-    let paying = match (&filter.model, view.with_model) {
+fn cost_per_session(filter: &PageFilter, view: &Overview, sums: &UsageSums) -> Option<String> {
+    let paying = match (&filter.chosen.model, view.with_model) {
         (None, _) => view.paying_sessions(),
         (Some(_), Some(Counted { sessions: 1..COUNTED, .. })) => view.with_model?.sessions,
         (Some(_), _) => return None,
     };
-    let all = filter.model.is_some() || paying == sums.counts.sessions;
+    let all = filter.chosen.model.is_some() || paying == sums.counts.sessions;
     let what = if all { "per session" } else { "per session of an agent" };
     (paying > 0).then(|| format!("{} {what}", cents(sums.cost_usd / float(paying))))
 }
@@ -156,7 +156,7 @@ fn at_most(sessions: i64) -> String {
 
 /// `+18 % on 30 days before`.
 fn compared(
-    filter: &Filter,
+    filter: &PageFilter,
     view: &Overview,
     now: &UsageSums,
     value: fn(&UsageSums) -> f64,
@@ -198,15 +198,16 @@ fn without_price(models: &[UsageRow]) -> Markup {
 }
 
 /// The cost by agent, model, project and user.
-fn breakdowns(frame: &Frame, filter: &Filter, view: &Overview, whole: f64) -> Markup {
+fn breakdowns(frame: &Frame, filter: &PageFilter, view: &Overview, whole: f64) -> Markup {
     let agents = view.agents(frame.agents);
     let users = view.users.len() > 1;
     let by =
         |title, kind, rows, narrowed| Breakdown { title, kind, rows, whole, filter, narrowed, colours: None };
-    let agent = |name: &str| (name != OTHERS).then(|| filter.with(|f| f.agent = Some(name.to_owned())));
-    let model = |name: &str| Some(filter.with(|f| f.model = Some(name.to_owned())));
-    let project = |name: &str| Some(filter.with(|f| f.project = Some(name.to_owned())));
-    let user = |name: &str| Some(filter.with(|f| f.user = Some(name.to_owned())));
+    let agent =
+        |name: &str| (name != OTHERS).then(|| filter.with(|f| f.chosen.agent = Some(name.to_owned())));
+    let model = |name: &str| Some(filter.with(|f| f.chosen.model = Some(name.to_owned())));
+    let project = |name: &str| Some(filter.with(|f| f.chosen.project = Some(name.to_owned())));
+    let user = |name: &str| Some(filter.with(|f| f.chosen.user = Some(name.to_owned())));
     html! {
         div.grid.three[!users] {
             (Breakdown { colours: Some(frame.agents), ..by("By agent", "agent", &agents, &agent) })
@@ -223,9 +224,9 @@ struct Breakdown<'a> {
     kind: &'static str,
     rows: &'a [UsageRow],
     whole: f64,
-    filter: &'a Filter,
+    filter: &'a PageFilter,
     /// The filter for one name; `None` for a name that there is no filter for.
-    narrowed: &'a dyn Fn(&str) -> Option<Filter>,
+    narrowed: &'a dyn Fn(&str) -> Option<PageFilter>,
     /// Each row in the colour of its agent, or all in one.
     colours: Option<KnownAgents>,
 }
@@ -287,7 +288,7 @@ impl Breakdown<'_> {
         left_out.then(|| UsageRow { key: REST.to_owned(), sums, ..UsageRow::default() })
     }
 
-    fn filter(&self, row: &UsageRow) -> Option<Filter> {
+    fn filter(&self, row: &UsageRow) -> Option<PageFilter> {
         Some(&*row.key).filter(|key| !key.is_empty() && *key != REST).and_then(self.narrowed)
     }
 
@@ -344,7 +345,7 @@ mod tests {
         assert_eq!(without_price(&models[1..2]).into_string(), "");
     }
 
-    fn all(model: &str) -> Filter {
+    fn all(model: &str) -> PageFilter {
         let parameters: filter::FilterParameters =
             serde_json::from_value(serde_json::json!({"model": model})).unwrap();
         parameters.filter(Range::All).unwrap()

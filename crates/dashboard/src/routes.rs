@@ -12,7 +12,7 @@ use axum::routing::{get, post};
 use maud::{Markup, html};
 use serde::Deserialize;
 
-use super::filter::{Filter, FilterParameters, Range, Stack, encoded};
+use super::filter::{FilterParameters, PageFilter, Range, Stack, encoded};
 use super::frame::{Deployment, Frame, HistoryView, empty};
 use super::gate::{Gate, cookies};
 use super::harmless::harmless;
@@ -26,7 +26,7 @@ use reader::{By, Counted, Cursor, Page, SessionDetail, SessionFilter, TimelinePo
 use reader::{Error, Reader};
 use server::Peer;
 use server::TooSlow;
-use types::Status;
+use types::{Filter, Status};
 
 /// The bytes of a login: a token and where to go after it.
 const FORM: usize = 4 << 10;
@@ -132,12 +132,12 @@ async fn overview_page(
         Some(filter) => reader.usage(By::Agent, filter, 0..AGENTS).await.map(|page| Some(page.rows)),
         None => Ok(None),
     };
-    let with_model = async || match filter.model {
+    let with_model = async || match filter.chosen.model {
         Some(_) => reader.count_sessions(filter.sessions(now, &facets), sessions::COUNTED).await.map(Some),
         _ => Ok(None),
     };
     let before = filter.before(today).map(|before| before.usage(now, &facets));
-    let demo = usage.without_agent.is_some().then(|| filter.only_demo().usage(now, &facets));
+    let demo = usage.filter.without_agent.is_some().then(|| filter.only_demo().usage(now, &facets));
     // Side by side: with many sessions each of them is work for a core.
     let rows = if filter.all_rows { ALL_ROWS } else { overview::BARS + 1 };
     let stacked = async {
@@ -183,7 +183,7 @@ async fn sessions_page(
     let asked = SessionFilter { also: dashboard.titled(&filter).await?, ..filter.sessions(now, &facets) };
     let first = after.is_none();
     let demo = async {
-        match asked.without_agent {
+        match asked.filter.without_agent {
             Some(_) => reader.count_sessions(filter.only_demo().sessions(now, &facets), 1).await,
             None => Ok(Counted::default()),
         }
@@ -370,15 +370,15 @@ impl Dashboard {
     }
 
     pub(super) async fn running(&self) -> Result<Vec<reader::Session>, Error> {
-        let filter = SessionFilter { status: Some(Status::Active), ..SessionFilter::default() };
-        Ok(self.reader.sessions(filter, Page::first(RUNNING)).await?.sessions)
+        let filter = Filter { status: Some(Status::Active), ..Filter::default() };
+        Ok(self.reader.sessions(filter.into(), Page::first(RUNNING)).await?.sessions)
     }
 
     /// What a page with this filter reads; `None` if that is not known yet. Notes on the frame which it is.
     pub(super) async fn source(
         &self,
         frame: &mut Frame,
-        filter: &Filter,
+        filter: &PageFilter,
     ) -> Result<Option<Arc<dyn Reader>>, Error> {
         let Some(facts) = self.local.clone().filter(|facts| facts.has_history()) else {
             return Ok(Some(self.reader.clone()));
@@ -422,8 +422,8 @@ impl Dashboard {
     }
 
     /// The sessions whose title has the words that a filter asks for.
-    pub(super) async fn titled(&self, filter: &Filter) -> Result<Vec<String>, Error> {
-        let (Some(facts), Some(text)) = (self.local.clone(), filter.words.clone()) else {
+    pub(super) async fn titled(&self, filter: &PageFilter) -> Result<Vec<String>, Error> {
+        let (Some(facts), Some(text)) = (self.local.clone(), filter.search().map(str::to_owned)) else {
             return Ok(Vec::new());
         };
         let history = filter.history;

@@ -3,7 +3,7 @@
 use maud::{Markup, html};
 
 use super::controls;
-use super::filter::Filter;
+use super::filter::PageFilter;
 use super::frame::{Deployment, Frame, HistoryView, Section, empty};
 use super::model::Listing;
 use super::sort::{SESSIONS, Sort};
@@ -18,7 +18,7 @@ const PATH: &str = "/sessions";
 /// Sessions are counted no further: nobody pages through more.
 pub const COUNTED: i64 = 10_000;
 
-pub fn page(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
+pub fn page(frame: &Frame, filter: &PageFilter, view: &Listing) -> Markup {
     let (facets, listing) = (&view.facets, &view.page);
     let content = html! {
         div.head {
@@ -48,22 +48,22 @@ pub fn page(frame: &Frame, filter: &Filter, view: &Listing) -> Markup {
 }
 
 /// The fields of the form that this page alone has.
-fn own_fields(frame: &Frame, filter: &Filter) -> Markup {
+fn own_fields(frame: &Frame, filter: &PageFilter) -> Markup {
     let states: Vec<String> = Status::ALL.iter().map(|status| status.as_str().to_owned()).collect();
-    let (words, tag) = (filter.words.as_deref(), filter.tag.as_deref());
+    let (words, tag) = (filter.search(), filter.chosen.tag.as_deref());
     html! {
         label.grow {
             "Search"
             input type="search" name="q" value=[words] placeholder=(if frame.deployment == Deployment::Local { "title, name, id, project, branch" } else { "name, id, project, branch" });
         }
-        (controls::select("status", "Status", &states, filter.status.map(Status::as_str)))
+        (controls::select("status", "Status", &states, filter.chosen.status.map(Status::as_str)))
         label.tag {
             "Tag"
             input type="text" name="tag" value=[tag] placeholder="all" spellcheck="false";
         }
         label.tag {
             "Group"
-            input type="text" name="group" value=[filter.group.as_deref()] placeholder="all" spellcheck="false";
+            input type="text" name="group" value=[filter.chosen.group.as_deref()] placeholder="all" spellcheck="false";
         }
     }
 }
@@ -86,7 +86,7 @@ pub fn unlinked(sessions: &[Session]) -> (Vec<String>, Vec<String>) {
     (unlinked().map(ids).collect(), unlinked().filter(|session| session.life.starts > 1).map(ids).collect())
 }
 
-fn nothing(frame: &Frame, filter: &Filter, facets: &Facets) -> Markup {
+fn nothing(frame: &Frame, filter: &PageFilter, facets: &Facets) -> Markup {
     if filter.after.is_some() {
         return empty("There are no more", &html! { "These were all." });
     }
@@ -99,7 +99,7 @@ fn nothing(frame: &Frame, filter: &Filter, facets: &Facets) -> Markup {
     )
 }
 
-fn table(frame: &Frame, filter: &Filter, view: &Listing) -> Table {
+fn table(frame: &Frame, filter: &PageFilter, view: &Listing) -> Table {
     let rows = &view.page.sessions;
     // On a user's own machine everything is theirs.
     let users = frame.deployment == Deployment::Backend || rows.iter().any(|row| row.life.user.is_some());
@@ -135,7 +135,7 @@ fn table(frame: &Frame, filter: &Filter, view: &Listing) -> Table {
 }
 
 /// The name with its marks and tags; on a narrow screen also the columns that have no space there.
-fn name(frame: &Frame, filter: &Filter, view: &Listing, session: &Session) -> Markup {
+fn name(frame: &Frame, filter: &PageFilter, view: &Listing, session: &Session) -> Markup {
     html! {
         (link(session))
         @if chained(session) || view.chained.contains(&session.id) { (chain_mark("chain")) }
@@ -176,10 +176,10 @@ pub fn tag_text(tag: &str) -> &str {
     if tag == FOREIGN_TAG { "not wrapped" } else { tag }
 }
 
-fn tags(filter: &Filter, session: &Session) -> Markup {
+fn tags(filter: &PageFilter, session: &Session) -> Markup {
     html! {
         @for tag in session.tags() {
-            @let only = filter.with(|f| f.tag = Some(tag.to_string())).address(PATH);
+            @let only = filter.with(|f| f.chosen.tag = Some(tag.to_string())).address(PATH);
             " " a.pill.tag href=(only) title="Only sessions with this tag" { (tag_text(tag)) }
         }
     }
@@ -209,7 +209,7 @@ pub fn marks(session: &Session) -> Markup {
     }
 }
 
-fn pages(filter: &Filter, listing: &SessionPage) -> Markup {
+fn pages(filter: &PageFilter, listing: &SessionPage) -> Markup {
     let first = filter.with(|_| ()).address(PATH);
     let next = |cursor: &Cursor| filter.with(|f| f.after = Some(cursor.to_string())).address(PATH);
     html! {

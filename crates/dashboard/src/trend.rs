@@ -7,7 +7,7 @@ use maud::{Markup, html};
 
 use super::agents::KnownAgents;
 use super::chart::{self, Column, Series};
-use super::filter::{Filter, Range, Stack};
+use super::filter::{PageFilter, Range, Stack};
 use super::frame::Frame;
 use super::model::Overview;
 use super::panel::panel_with;
@@ -20,7 +20,7 @@ use reader::{SeriesRow, UsageSums};
 
 /// The days of an overview, gathered into the columns of its charts.
 pub struct Trend<'a> {
-    filter: &'a Filter,
+    filter: &'a PageFilter,
     columns: TimeColumns,
     known: KnownAgents,
     zone_name: &'a str,
@@ -50,7 +50,7 @@ struct Plot<'a> {
 }
 
 impl<'a> Trend<'a> {
-    pub fn new(frame: &'a Frame, filter: &'a Filter, view: &'a Overview) -> Self {
+    pub fn new(frame: &'a Frame, filter: &'a PageFilter, view: &'a Overview) -> Self {
         let (today, known) = (frame.now.today(), frame.agents);
         let days = view.days.iter().map(|row| row.day.date());
         let columns = TimeColumns::covering(filter.days(today), days, today);
@@ -71,7 +71,7 @@ impl<'a> Trend<'a> {
         let tokens = panel_with(&per("Tokens"), short_count(sums.tokens()), tokens);
         html! {
             (panel_with(&per("Cost"), spent, with_table))
-            @if self.filter.model.is_some() {
+            @if self.filter.chosen.model.is_some() {
                 (tokens)
             } @else {
                 div.grid {
@@ -237,7 +237,7 @@ impl<'a> Trend<'a> {
         let used = |sums: &UsageSums| sums.counts.sessions + sums.counts.api_calls > 0;
         let rows: Vec<(&(Date, Date), &UsageSums)> = rows.filter(|(_, sums)| used(sums)).collect();
         let number = |value: i64| cell("n", grouped(value)).value(value);
-        let sessions = self.filter.model.is_none();
+        let sessions = self.filter.chosen.model.is_none();
         let address = |sort: Sort| self.filter.with(|f| f.sort = Some(sort)).address("/");
         let order = PageOrder { asked: self.filter.sort, address: &address }.of("day", ("name", true));
         let table = Table::plain()

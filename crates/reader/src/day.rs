@@ -4,7 +4,7 @@ use std::fmt;
 
 use jiff::tz::TimeZone;
 use serde::{Serialize, Serializer};
-use types::Timestamp;
+use types::{Span, Timestamp};
 
 /// A day of the calendar, counted from 1970-01-01. Without a zone it is one of UTC.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,6 +29,18 @@ impl Day {
     pub fn start_in(self, zone: &TimeZone) -> Timestamp {
         let start = self.date().to_zoned(zone.clone());
         start.map_or_else(|_| self.start(), |start| Timestamp(start.timestamp().as_millisecond()))
+    }
+
+    /// When the next one begins in a zone; `None` at the end of the calendar.
+    fn end_in(self, zone: &TimeZone) -> Option<Timestamp> {
+        let next = Self(self.0.checked_add(1)?);
+        (Self::of_date(next.date()) == next).then(|| next.start_in(zone))
+    }
+
+    /// From the beginning of the first day to the end of the last one, in a zone.
+    pub fn span_in(first: Option<Self>, last: Option<Self>, zone: &TimeZone) -> Span {
+        let since = first.map(|day| day.start_in(zone));
+        Span { since, until: last.and_then(|day| day.end_in(zone)) }
     }
 
     /// The same day of the calendar.
@@ -58,5 +70,20 @@ impl fmt::Display for Day {
 impl Serialize for Day {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         serializer.collect_str(self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn days_become_a_span_that_ends_with_the_last_one() {
+        let zone = TimeZone::fixed(jiff::tz::Offset::from_seconds(20_700).unwrap());
+        let span = |first, last| Day::span_in(Day::parse(first), Day::parse(last), &zone);
+        let days = span("2026-11-01", "2026-11-02");
+        assert_eq!(days.since.unwrap().to_string(), "2026-10-31T18:15:00.000Z");
+        assert_eq!(days.until.unwrap().to_string(), "2026-11-02T18:15:00.000Z");
+        assert_eq!(span("", "9999-12-30"), Span::default(), "the calendar has no later day");
     }
 }

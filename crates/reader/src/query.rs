@@ -8,9 +8,7 @@ use uuid::Uuid;
 
 use crate::day::Day;
 use crate::session::Session;
-use types::PicoDollars;
-use types::Timestamp;
-use types::{Status, spelled};
+use types::{Filter, PicoDollars, Span, Status, Timestamp, spelled};
 
 spelled!(
     /// What usage is split by.
@@ -59,38 +57,29 @@ impl Default for Order {
     }
 }
 
-/// Which sessions; everything given must hold.
+/// Which sessions, and in which order. Names are whole names; one of the words may be anywhere in a session's name, project,
+/// repository, branch, group, tags, user, or ids. A session is within a span if it began in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SessionFilter {
-    pub agent: Option<String>,
-    /// Not of this agent.
-    pub without_agent: Option<String>,
-    pub project: Option<String>,
-    pub branch: Option<String>,
-    pub user: Option<String>,
-    pub machine: Option<String>,
-    /// One that made a call with this model.
-    pub model: Option<String>,
-    pub status: Option<Status>,
-    /// Began at or after, and before.
-    pub since: Option<Timestamp>,
-    pub until: Option<Timestamp>,
+    pub filter: Filter,
+    pub order: Order,
     /// Only sessions with a missing `seq`.
     pub gaps: bool,
-    pub order: Order,
-    /// One of its tags.
-    pub tag: Option<String>,
-    pub group: Option<String>,
-    /// Contained in its name, project, repository, branch, group, tags, user, or ids; upper and lower case are the same.
-    pub search: Option<String>,
-    /// Sessions that the search finds by something else than what is stored here: on a user's own machine, by their titles.
+    /// Sessions that the words find by something else than what is stored here: on a user's own machine, by their titles.
     pub also: Vec<String>,
 }
 
 impl SessionFilter {
     /// Whether it needs the short rows that sessions are searched by.
     pub fn looks_at_words(&self) -> bool {
-        self.tag.is_some() || self.search.is_some() || self.group.is_some()
+        let Filter { tag, group, words, .. } = &self.filter;
+        tag.is_some() || group.is_some() || !words.is_empty()
+    }
+}
+
+impl From<Filter> for SessionFilter {
+    fn from(filter: Filter) -> Self {
+        Self { filter, ..Self::default() }
     }
 }
 
@@ -332,34 +321,33 @@ impl Counted {
     }
 }
 
-/// Which usage; everything given must hold. Days are those of the zone, and both included.
+/// Which usage, by the days of a zone. Names are whole names. Sums know no machine, tag, group, status or words; these conditions
+/// are not looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UsageFilter {
-    pub agent: Option<String>,
-    pub model: Option<String>,
-    pub project: Option<String>,
-    pub branch: Option<String>,
-    pub user: Option<String>,
-    /// Not of this agent.
-    pub without_agent: Option<String>,
-    pub since: Option<Day>,
-    pub until: Option<Day>,
+    pub filter: Filter,
     pub zone: TimeZone,
+}
+
+impl UsageFilter {
+    /// The first and the last day that its span has a part of. Days count whole.
+    pub fn days(&self) -> (Option<Day>, Option<Day>) {
+        let Span { since, until } = self.filter.span;
+        let last = until.map(|until| Timestamp(until.0.saturating_sub(1)));
+        let day = |at: Option<Timestamp>| at.map(|at| Day::of_in(at, &self.zone));
+        (day(since), day(last))
+    }
+}
+
+/// By days of UTC.
+impl From<Filter> for UsageFilter {
+    fn from(filter: Filter) -> Self {
+        Self { filter, zone: TimeZone::UTC }
+    }
 }
 
 impl Default for UsageFilter {
     fn default() -> Self {
-        let (agent, model, project, branch, user, without_agent) = Default::default();
-        Self {
-            agent,
-            model,
-            project,
-            branch,
-            user,
-            without_agent,
-            since: None,
-            until: None,
-            zone: TimeZone::UTC,
-        }
+        Filter::default().into()
     }
 }

@@ -8,8 +8,7 @@ use reader::{
 };
 use serde_json::{Value, json};
 use types::Event;
-use types::Timestamp;
-use types::{CallSums, EventType, PicoDollars, Status, Tokens};
+use types::{CallSums, EventType, Filter, PicoDollars, Span, Status, Timestamp, Tokens};
 
 use super::events::{
     MIDNIGHT, NOW, assert_same, bound, but, end, event, everything, life, parsed, post, prompt, record,
@@ -231,11 +230,8 @@ async fn the_highest_revision_counts(kind: Kind<'_>) {
     assert_eq!(told["usage"]["apiCalls"], 1);
     assert_eq!(told["usage"]["costUsd"], 0.0);
     assert_eq!(told["usage"]["unpricedModels"], json!(["other"]));
-    let days = world.one.usage(
-        By::Day,
-        UsageFilter { model: Some("other".into()), ..UsageFilter::default() },
-        0..10,
-    );
+    let days =
+        world.one.usage(By::Day, Filter { model: Some("other".into()), ..Filter::default() }.into(), 0..10);
     let days = days.await.unwrap().rows;
     assert_eq!(days.len(), 1, "it moved to the day before: {days:?}");
     assert_eq!((&*days[0].key, days[0].sums.counts.output), ("2026-11-15", 90));
@@ -271,7 +267,7 @@ async fn days_of_every_zone_are_sums_of_their_own_events(kind: Kind<'_>) {
             let local = jiff::Timestamp::from_millisecond(*at).unwrap().to_zoned(zone.clone());
             *expected.entry(local.date().to_string()).or_default() += output;
         }
-        let filter = UsageFilter { zone: zone.clone(), ..UsageFilter::default() };
+        let filter = UsageFilter { filter: Filter::default(), zone: zone.clone() };
         let days = world.one.usage(By::Day, filter.clone(), 0..100).await.unwrap().rows;
         let found: BTreeMap<String, i64> = days
             .iter()
@@ -281,7 +277,8 @@ async fn days_of_every_zone_are_sums_of_their_own_events(kind: Kind<'_>) {
         assert_eq!(found, expected, "{rule}");
         // A part of the time, as one sum and as days.
         let (since, until) = (Day::parse("2026-10-24"), Day::parse("2026-11-02"));
-        let part = UsageFilter { since, until, ..filter.clone() };
+        let span = Day::span_in(since, until, &zone);
+        let part = UsageFilter { filter: Filter { span, ..Filter::default() }, zone };
         let within: i64 =
             expected.range("2026-10-24".to_owned()..="2026-11-02".to_owned()).map(|(_, sum)| sum).sum();
         for by in [By::Day, By::Model, By::Project, By::Session, By::Branch] {
@@ -515,39 +512,47 @@ async fn sessions_are_found(kind: Kind<'_>) {
         json!({"time": Timestamp(MIDNIGHT + 86_400_000).to_string(), "machine": "m2", ".branch": "topic"});
     post(&*world.one, &[but(start(&session(3), 1, "widgets"), &late), usage(&session(3), 3, 1)]).await;
     let text = |text: &str| Some(text.to_owned());
-    let all = SessionFilter::default;
+    let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
+    let all = Filter::default;
     let table = [
         (all(), &[3, 2, 1][..]),
-        (SessionFilter { agent: text("codex"), ..all() }, &[2]),
-        (SessionFilter { without_agent: text("codex"), ..all() }, &[3, 1]),
-        (SessionFilter { project: text("widgets"), ..all() }, &[3, 1]),
-        (SessionFilter { branch: text("topic"), ..all() }, &[3]),
-        (SessionFilter { user: text("eve"), ..all() }, &[2]),
-        (SessionFilter { machine: text("m2"), ..all() }, &[3]),
-        (SessionFilter { model: text("claude-sonnet-4-5"), ..all() }, &[3, 1]),
-        (SessionFilter { status: Some(Status::Active), ..all() }, &[3, 2]),
-        (SessionFilter { tag: text("foreign"), ..all() }, &[2]),
-        (SessionFilter { tag: text("Bug"), ..all() }, &[2]),
-        (SessionFilter { tag: text("fore"), ..all() }, &[]),
-        (SessionFilter { tag: text("gadgets"), ..all() }, &[]),
-        (SessionFilter { since: Some(Timestamp(MIDNIGHT + 86_400_000)), ..all() }, &[3]),
-        (SessionFilter { until: Some(Timestamp(MIDNIGHT + 86_400_000)), ..all() }, &[2, 1]),
-        (SessionFilter { gaps: true, ..all() }, &[3]),
-        (SessionFilter { search: text("fix auth"), ..all() }, &[2]),
-        (SessionFilter { search: text("GADG"), ..all() }, &[2]),
-        (SessionFilter { search: text("agent-5e551011"), ..all() }, &[1]),
-        (SessionFilter { search: text("blue"), project: text("widgets"), ..all() }, &[3, 1]),
-        (SessionFilter { search: text("%"), ..all() }, &[]),
-        (SessionFilter { search: text("'; DROP TABLE session"), ..all() }, &[]),
+        (Filter { agent: text("codex"), ..all() }, &[2]),
+        (Filter { without_agent: text("codex"), ..all() }, &[3, 1]),
+        (Filter { project: text("widgets"), ..all() }, &[3, 1]),
+        (Filter { branch: text("topic"), ..all() }, &[3]),
+        (Filter { user: text("eve"), ..all() }, &[2]),
+        (Filter { machine: text("m2"), ..all() }, &[3]),
+        (Filter { model: text("claude-sonnet-4-5"), ..all() }, &[3, 1]),
+        (Filter { status: Some(Status::Active), ..all() }, &[3, 2]),
+        (Filter { tag: text("foreign"), ..all() }, &[2]),
+        (Filter { tag: text("Bug"), ..all() }, &[2]),
+        (Filter { tag: text("fore"), ..all() }, &[]),
+        (Filter { tag: text("gadgets"), ..all() }, &[]),
+        (Filter { span: Span::since(Timestamp(MIDNIGHT + 86_400_000)), ..all() }, &[3]),
+        (Filter { span: until(MIDNIGHT + 86_400_000), ..all() }, &[2, 1]),
+        (Filter { words: words(&["fix auth"]), ..all() }, &[2]),
+        (Filter { words: words(&["GADG"]), ..all() }, &[2]),
+        (Filter { words: words(&["agent-5e551011"]), ..all() }, &[1]),
+        (Filter { words: words(&["gadg", "FIX"]), ..all() }, &[2]),
+        (Filter { words: words(&["gadg", "name-"]), ..all() }, &[]),
+        (Filter { words: words(&["blue"]), project: text("widgets"), ..all() }, &[3, 1]),
+        (Filter { words: words(&["%"]), ..all() }, &[]),
+        (Filter { words: words(&["'; DROP TABLE session"]), ..all() }, &[]),
     ];
-    for (filter, expected) in table {
+    let gaps = SessionFilter { gaps: true, ..SessionFilter::default() };
+    let table = table.map(|(filter, expected)| (SessionFilter::from(filter), expected));
+    for (filter, expected) in table.into_iter().chain([(gaps, &[3][..])]) {
         let count = world.one.count_sessions(filter.clone(), 10).await.unwrap().sessions;
         assert_eq!(usize::try_from(count).unwrap(), expected.len(), "{filter:?}");
         let found = world.one.sessions(filter.clone(), Page::first(10)).await.unwrap().sessions;
         let found: Vec<_> = found.into_iter().map(|session| session.id).collect();
         assert_eq!(found, expected.iter().map(|number| session(*number)).collect::<Vec<_>>(), "{filter:?}");
     }
-    assert_eq!(world.one.count_sessions(all(), 2).await.unwrap().sessions, 2, "counted no further");
+    assert_eq!(
+        world.one.count_sessions(SessionFilter::default(), 2).await.unwrap().sessions,
+        2,
+        "counted no further"
+    );
     let named = world.one.sessions_by_id(vec![session(2), "nobody".into(), session(1)]).await.unwrap();
     assert_eq!(named.len(), 2);
 }
@@ -621,14 +626,16 @@ async fn sessions_are_listed_by_every_column_and_page_by_page(kind: Kind<'_>) {
             });
             let expected: Vec<_> = expected.into_iter().map(|cursor| cursor.id).collect();
             assert_eq!(found, expected, "{order:?}");
-            let searched = SessionFilter { search: Some("gadgets".into()), ..filter };
+            let words = vec!["gadgets".to_owned()];
+            let searched = SessionFilter { filter: Filter { words, ..Filter::default() }, ..filter };
             let of_search: Vec<_> =
                 expected.into_iter().filter(|id| (0..30).any(|n| n % 3 == 1 && session(n) == *id)).collect();
             assert_eq!(walk(&*world.one, &searched, 4).await, of_search, "{order:?}, searched");
         }
     }
     let also = vec![session(2), session(9)];
-    let filter = SessionFilter { search: Some("nowhere".into()), also, ..SessionFilter::default() };
+    let nowhere = Filter { words: vec!["nowhere".to_owned()], ..Filter::default() };
+    let filter = SessionFilter { also, ..nowhere.into() };
     assert_eq!(walk(&*world.one, &filter, 1).await, [session(9), session(2)], "found by their titles");
     let sums = world.one.spending().await.unwrap();
     let calls: i64 = sums.iter().map(|row| row.sums.counts.api_calls).sum();
@@ -644,10 +651,14 @@ async fn without_its_start_a_session_began_with_the_earliest_that_is_told(kind: 
     }
     let all = SessionFilter::default();
     assert_eq!(walk(&*world.one, &all, 1).await, [session(2), session(1)]);
-    let late = SessionFilter { since: Some(Timestamp(MIDNIGHT + 9 * 86_400_000)), ..all.clone() };
-    assert_eq!(walk(&*world.one, &late, 1).await, [""; 0]);
-    let searched = SessionFilter { search: Some("5e55".to_owned()), ..all };
-    assert_eq!(walk(&*world.one, &searched, 1).await, [session(2), session(1)]);
+    let late = Filter { span: Span::since(Timestamp(MIDNIGHT + 9 * 86_400_000)), ..Filter::default() };
+    assert_eq!(walk(&*world.one, &late.into(), 1).await, [""; 0]);
+    let searched = Filter { words: vec!["5e55".to_owned()], ..Filter::default() };
+    assert_eq!(walk(&*world.one, &searched.into(), 1).await, [session(2), session(1)]);
+}
+
+fn until(at: i64) -> Span {
+    Span { since: None, until: Some(Timestamp(at)) }
 }
 
 /// Every session that the filter lets through, page by page.
@@ -679,14 +690,14 @@ async fn words_that_many_have_find_them_all(kind: Kind<'_>) {
         (0..MANY).rev().filter(|number| wanted(*number)).map(session).collect()
     };
     let text = |text: &str| Some(text.to_owned());
-    let named = SessionFilter { search: text("name-"), ..SessionFilter::default() };
+    let named = Filter { words: vec!["name-".to_owned()], ..Filter::default() };
     for (limit, filter, expected) in [
-        (500, named.clone(), all(|_| true)),
-        (7, SessionFilter { project: text("oldest"), ..named.clone() }, all(|number| number < 20)),
-        (500, SessionFilter { order: Order::MOST_EXPENSIVE, ..named.clone() }, all(|_| true)),
-        (500, SessionFilter { tag: text("blue"), ..SessionFilter::default() }, all(|_| true)),
-        (7, SessionFilter { tag: text("rare"), ..named.clone() }, all(|number| number % 100 == 7)),
-        (500, SessionFilter { until: Some(Timestamp(MIDNIGHT + 2)), ..named.clone() }, all(|n| n < 600)),
+        (500, named.clone().into(), all(|_| true)),
+        (7, Filter { project: text("oldest"), ..named.clone() }.into(), all(|number| number < 20)),
+        (500, SessionFilter { order: Order::MOST_EXPENSIVE, ..named.clone().into() }, all(|_| true)),
+        (500, Filter { tag: text("blue"), ..Filter::default() }.into(), all(|_| true)),
+        (7, Filter { tag: text("rare"), ..named.clone() }.into(), all(|number| number % 100 == 7)),
+        (500, Filter { span: until(MIDNIGHT + 2), ..named }.into(), all(|n| n < 600)),
     ] {
         assert_eq!(walk(&*world.one, &filter, limit).await, expected, "{filter:?}");
     }
@@ -767,7 +778,8 @@ async fn usage_is_split_and_filtered(kind: Kind<'_>) {
     )
     .await;
     let text = |text: &str| Some(text.to_owned());
-    let all = UsageFilter::default;
+    let all = Filter::default;
+    let days = |first, last| Day::span_in(Day::parse(first), Day::parse(last), &jiff::tz::TimeZone::UTC);
     let eve = format!("{} codex 1", session(2));
     let dev = format!("agent-{} claude 120", session(1));
     let table = [
@@ -778,28 +790,28 @@ async fn usage_is_split_and_filtered(kind: Kind<'_>) {
         (By::Branch, all(), vec!["topic codex 1", "main claude 120"]),
         (By::User, all(), vec!["eve codex 1", "dev claude 120"]),
         (By::Session, all(), vec![&*eve, &*dev]),
-        (By::Session, UsageFilter { agent: text("claude"), ..all() }, vec![&*dev]),
-        (By::Day, UsageFilter { without_agent: text("codex"), ..all() }, vec!["2026-11-16 claude 120"]),
-        (By::Session, UsageFilter { without_agent: text("claude"), ..all() }, vec![&*eve]),
-        (By::Day, UsageFilter { branch: text("topic"), ..all() }, vec!["2026-11-17 codex 1"]),
-        (By::Day, UsageFilter { model: text("gpt"), ..all() }, vec!["2026-11-17 codex 1"]),
-        (By::Day, UsageFilter { user: text("dev"), ..all() }, vec!["2026-11-16 claude 120"]),
-        (By::Agent, UsageFilter { project: text("gadgets"), ..all() }, vec!["codex codex 1"]),
-        (By::Agent, UsageFilter { since: Day::parse("2026-11-17"), ..all() }, vec!["codex codex 1"]),
-        (By::Agent, UsageFilter { until: Day::parse("2026-11-16"), ..all() }, vec!["claude claude 120"]),
-        (By::Branch, UsageFilter { until: Day::parse("2026-11-15"), ..all() }, vec![]),
+        (By::Session, Filter { agent: text("claude"), ..all() }, vec![&*dev]),
+        (By::Day, Filter { without_agent: text("codex"), ..all() }, vec!["2026-11-16 claude 120"]),
+        (By::Session, Filter { without_agent: text("claude"), ..all() }, vec![&*eve]),
+        (By::Day, Filter { branch: text("topic"), ..all() }, vec!["2026-11-17 codex 1"]),
+        (By::Day, Filter { model: text("gpt"), ..all() }, vec!["2026-11-17 codex 1"]),
+        (By::Day, Filter { user: text("dev"), ..all() }, vec!["2026-11-16 claude 120"]),
+        (By::Agent, Filter { project: text("gadgets"), ..all() }, vec!["codex codex 1"]),
+        (By::Agent, Filter { span: days("2026-11-17", ""), ..all() }, vec!["codex codex 1"]),
+        (By::Agent, Filter { span: days("", "2026-11-16"), ..all() }, vec!["claude claude 120"]),
+        (By::Branch, Filter { span: days("", "2026-11-15"), ..all() }, vec![]),
     ];
     for (by, filter, expected) in table {
-        let rows = world.one.usage(by, filter.clone(), 0..100).await.unwrap().rows;
+        let rows = world.one.usage(by, filter.clone().into(), 0..100).await.unwrap().rows;
         let rows: Vec<_> = rows
             .into_iter()
             .map(|row| format!("{} {} {}", row.key, row.agent.unwrap_or_default(), row.sums.counts.output))
             .collect();
         assert_eq!(rows, expected, "{by} {filter:?}");
     }
-    let limited = world.one.usage(By::Agent, all(), 0..1).await.unwrap().rows;
+    let limited = world.one.usage(By::Agent, all().into(), 0..1).await.unwrap().rows;
     assert_eq!((limited.len(), limited[0].sums.cost_usd), (1, 2.5), "the most expensive first");
-    let series = world.one.series(By::Model, all()).await.unwrap();
+    let series = world.one.series(By::Model, all().into()).await.unwrap();
     let series: Vec<_> =
         series.into_iter().map(|row| format!("{} {} {}", row.day, row.key, row.sums.tokens())).collect();
     assert_eq!(series, ["2026-11-16 claude-sonnet-4-5 2340", "2026-11-17 gpt 1111"]);
@@ -1084,7 +1096,7 @@ async fn long_and_strange_texts_survive(kind: Kind<'_>) {
     assert_eq!(told["usage"]["unpricedModels"], json!(["a,b"]));
     let rows = world.one.usage(By::Project, UsageFilter::default(), 0..10).await.unwrap().rows;
     assert_eq!(rows[0].unpriced_models, ["a,b"]);
-    let found = SessionFilter { search: Some("Ü 💡".to_owned()), ..SessionFilter::default() };
+    let found = SessionFilter::from(Filter { words: vec!["Ü 💡".to_owned()], ..Filter::default() });
     assert_eq!(world.one.sessions(found, Page::first(1)).await.unwrap().sessions.len(), 1);
     let empty = world.one.ingest(&Owner::default(), Vec::new(), NOW).await.unwrap();
     assert_eq!((empty.accepted, empty.duplicates), (0, 0));

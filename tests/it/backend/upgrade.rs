@@ -4,8 +4,9 @@ use std::path::Path;
 use backend::postgres::Postgres;
 use backend::sqlite::Sqlite;
 use backend::storage::Storage;
+use reader::Page;
 use reader::token::Owner;
-use reader::{Page, SessionFilter};
+use types::Filter;
 
 use super::conformance::story;
 use super::events::{NOW, assert_same, bound, everything, life, parsed, post, session};
@@ -71,9 +72,9 @@ async fn tells_the_same(old: &dyn Storage, kind: Kind<'_>) {
         ("", Some("claude"), 0),
         ("agent-5e551011", Some("BLUE"), 2),
     ] {
-        let search = Some(search.to_owned()).filter(|words| !words.is_empty());
-        let filter = SessionFilter { search, tag: tag.map(str::to_owned), ..SessionFilter::default() };
-        let found = old.sessions(filter.clone(), Page::first(10)).await.unwrap().sessions;
+        let words = Some(search.to_owned()).filter(|words| !words.is_empty()).into_iter().collect();
+        let filter = Filter { words, tag: tag.map(str::to_owned), ..Filter::default() };
+        let found = old.sessions(filter.clone().into(), Page::first(10)).await.unwrap().sessions;
         assert_eq!(found.len(), number, "{filter:?}");
     }
     // What was counted before is not counted again, and what comes goes on from there.

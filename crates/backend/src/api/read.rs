@@ -19,7 +19,7 @@ use reader::{
     By, Cursor, Day, Order, Page, SessionFilter, TimelineEvent, TimelinePosition, UsageFilter, UsageRow,
     UsageSums,
 };
-use types::Status;
+use types::{Filter, Span, Status};
 
 type Shared = State<Arc<Backend>>;
 
@@ -114,25 +114,21 @@ pub(super) async fn sessions(
         .map_err(|error| Refusal::BadRequest(format!("cursor: {error}")))?;
     let page = Page { after: cursor, limit: limit(query.limit, DEFAULT_SESSIONS, Page::MOST)? };
     let at = |moment: Option<Since>| moment.map(|moment| moment.before(now, &TimeZone::UTC));
-    let filter = SessionFilter {
-        without_agent: None,
+    let filter = Filter {
         agent: query.agent,
         project: query.project,
         branch: query.branch,
         user: query.user,
         machine: query.machine,
         model: query.model,
-        status: query.status,
-        since: at(query.since),
-        until: at(query.until),
-        gaps: query.gaps,
-        order: Order::NEWEST,
-        tag: None,
         group: query.group,
-        search: query.search.filter(|words| !words.is_empty()),
-        also: Vec::new(),
+        status: query.status,
+        span: Span { since: at(query.since), until: at(query.until) },
+        words: query.search.into_iter().collect(),
+        ..Filter::default()
     };
-    let page = backend.storage.sessions(filter, page).await?;
+    let asked = SessionFilter { gaps: query.gaps, ..filter.into() };
+    let page = backend.storage.sessions(asked, page).await?;
     let sessions = page.sessions.iter().map(|session| Record::of(session, now)).collect();
     Ok(Json(SessionsAnswer { sessions, next: page.next.map(|next| next.to_string()) }))
 }
@@ -215,19 +211,18 @@ pub(super) async fn usage(
         None => backend.zone.clone(),
     };
     let day = |moment: Option<Since>| moment.map(|moment| Day::of_in(moment.before(now, &zone), &zone));
-    let filter = UsageFilter {
-        without_agent: None,
+    let filter = Filter {
         agent: query.agent,
         model: query.model,
         project: query.project,
         branch: query.branch,
         user: query.user,
-        since: day(query.since),
-        until: day(query.until),
-        zone,
+        span: Day::span_in(day(query.since), day(query.until), &zone),
+        ..Filter::default()
     };
-    let (by, limit) = (query.by.unwrap_or(By::Day), limit(query.limit, DEFAULT_ROWS, MAX_ROWS)?);
     let of_model = filter.model.is_some();
+    let filter = UsageFilter { filter, zone };
+    let (by, limit) = (query.by.unwrap_or(By::Day), limit(query.limit, DEFAULT_ROWS, MAX_ROWS)?);
     // The total covers everything, not only the rows of this page; agents are few.
     let all = backend.storage.usage(By::Agent, filter.clone(), 0..MAX_ROWS).await?;
     let before = usize::try_from(query.cursor.unwrap_or(0)).unwrap_or(usize::MAX);

@@ -10,8 +10,7 @@ use reader::{
 };
 use types::Attributes;
 use types::EventKind;
-use types::PicoDollars;
-use types::Timestamp;
+use types::{Filter, PicoDollars, Status, Timestamp};
 
 const CHILDREN: i64 = 100;
 /// The most sessions with the search text that are read in full.
@@ -27,7 +26,7 @@ pub(super) async fn list(
         if let Some(sessions) = found(database, &filter, page.after.as_ref(), limit + 1).await? {
             sessions
         } else {
-            let query = listed(database.dialect(), filter, page.after, limit + 1, Matching::Each);
+            let query = listed(database.dialect(), &filter, page.after, limit + 1, Matching::Each);
             fetch(database, query, sql::session).await?
         };
     let more = sessions.len() > limit;
@@ -55,15 +54,15 @@ async fn found(
         "SELECT w.session AS session, {rank_by} AS ordered_by FROM session_list w WHERE true"
     ));
     match_words(database.dialect(), &mut query, filter);
-    query.and("w.started_at >=", filter.since);
-    query.and("w.started_at <", filter.until);
+    query.and("w.started_at >=", filter.filter.span.since);
+    query.and("w.started_at <", filter.filter.span.until);
     query.and(&format!("{rank_by} {not_before}"), after.and_then(Cursor::number));
     query.push(&format!(" ORDER BY {rank_by} {direction} LIMIT {FOUND}"));
     let found = fetch(database, query, |row| Ok((int(row, "session")?, int(row, "ordered_by")?))).await?;
     // Sessions behind the last one were left off, and perhaps some of the same rank.
     let left_off = found.last().filter(|_| found.len() == FOUND).map(|(_, rank)| *rank);
     let numbers: Vec<_> = found.into_iter().map(|(number, _)| number).collect();
-    let query = listed(database.dialect(), filter.clone(), after.cloned(), limit, Matching::These(&numbers));
+    let query = listed(database.dialect(), filter, after.cloned(), limit, Matching::These(&numbers));
     let sessions = fetch(database, query, sql::session).await?;
     let before = |rank: i64| {
         let ranks = sessions.iter().filter_map(|session| Cursor::after(session, filter.order).number());
@@ -85,7 +84,7 @@ pub(super) async fn count(
         database.dialect().money_sum(""),
         database.dialect().sum("unpriced_calls")
     ));
-    restrict(dialect, &mut query, filter, Matching::Each);
+    restrict(dialect, &mut query, &filter, Matching::Each);
     query.push(&format!(" LIMIT {most}) counted"));
     Ok(fetch(database, query, counted).await?.pop().unwrap_or_default())
 }
@@ -262,7 +261,7 @@ enum Matching<'a> {
 
 fn listed(
     dialect: Dialect,
-    filter: SessionFilter,
+    filter: &SessionFilter,
     after: Option<Cursor>,
     limit: usize,
     matching: Matching<'_>,
@@ -319,63 +318,82 @@ fn order_key(dialect: Dialect, query: &mut Query, by: OrderBy) -> Option<String>
     })
 }
 
-fn restrict(dialect: Dialect, query: &mut Query, filter: SessionFilter, matching: Matching<'_>) {
+fn restrict(dialect: Dialect, query: &mut Query, asked: &SessionFilter, matching: Matching<'_>) {
     match matching {
         Matching::These(numbers) => {
             let numbers = query.bind(numbers.to_vec());
             query.push(&format!(" AND {}", dialect.among("s.n", &numbers)));
         }
-        Matching::Each if filter.looks_at_words() => {
+        Matching::Each if asked.looks_at_words() => {
             query.push(" AND EXISTS (SELECT 1 FROM session_list w WHERE w.session = s.n");
-            match_words(dialect, query, &filter);
+            match_words(dialect, query, asked);
             query.push(")");
         }
         Matching::Each => {}
     }
+    // Tags, group and words are matched in short rows, by `match_words`.
+    let Filter {
+        agent,
+        without_agent,
+        project,
+        branch,
+        user,
+        machine,
+        model,
+        tag: _,
+        group: _,
+        status,
+        span,
+        words: _,
+    } = &asked.filter;
     let equal = [
-        ("s.agent", filter.agent),
-        ("s.project", filter.project),
-        ("s.branch", filter.branch),
-        ("s.user_name", filter.user),
-        ("s.machine", filter.machine),
-        ("s.status", filter.status.map(|status| status.as_str().to_owned())),
+        ("s.agent", agent.as_deref()),
+        ("s.project", project.as_deref()),
+        ("s.branch", branch.as_deref()),
+        ("s.user_name", user.as_deref()),
+        ("s.machine", machine.as_deref()),
+        ("s.status", status.map(Status::as_str)),
     ];
     for (column, value) in equal {
         // Few have gaps, and those are found by an index of their own.
-        let column = if filter.gaps { dialect.not_by(column) } else { column.to_owned() };
+        let column = if asked.gaps { dialect.not_by(column) } else { column.to_owned() };
         query.and_equal(&column, value);
     }
-    query.and("s.agent <>", filter.without_agent);
-    query.and("s.started_at >=", filter.since);
-    query.and("s.started_at <", filter.until);
-    if filter.gaps {
+    query.and("s.agent <>", without_agent.as_deref());
+    query.and("s.started_at >=", span.since);
+    query.and("s.started_at <", span.until);
+    if asked.gaps {
         query.push(" AND s.missing > 0");
     }
-    if let Some(model) = filter.model {
-        let model = query.bind(model);
+    if let Some(model) = model {
+        let model = query.bind(model.as_str());
         query.push(&format!(
             " AND EXISTS (SELECT 1 FROM session_quarter d WHERE d.session = s.n AND d.model = {model} AND d.api_calls > 0)"
         ));
     }
 }
 
-fn match_words(dialect: Dialect, query: &mut Query, filter: &SessionFilter) {
-    if let Some(tag) = &filter.tag {
+fn match_words(dialect: Dialect, query: &mut Query, asked: &SessionFilter) {
+    let Filter { tag, group, words, .. } = &asked.filter;
+    if let Some(tag) = tag {
         let tag = query.bind(format!("\n{}\n", tag.to_lowercase()));
         query.push(&format!(" AND {}", dialect.contains("w.tags", &tag)));
     }
-    if let Some(words) = &filter.search {
-        let words = query.bind(words.to_lowercase());
-        let found = dialect.contains("w.words", &words);
-        if filter.also.is_empty() {
+    if !words.is_empty() {
+        let contained = words.iter().map(|word| {
+            let word = query.bind(word.to_lowercase());
+            dialect.contains("w.words", &word)
+        });
+        let found = contained.collect::<Vec<_>>().join(" AND ");
+        if asked.also.is_empty() {
             query.push(&format!(" AND {found}"));
         } else {
-            let also = query.bind(filter.also.clone());
+            let also = query.bind(asked.also.clone());
             let also = dialect.among("t.id", &also);
             query.push(&format!(" AND ({found} OR w.session IN (SELECT t.n FROM session t WHERE {also}))"));
         }
     }
-    query.and_equal("w.grp", filter.group.clone());
+    query.and_equal("w.grp", group.as_deref());
 }
 
 fn model_row(row: &dyn Columns) -> Result<ModelRow, Error> {
@@ -409,7 +427,7 @@ fn timeline_event(row: &dyn Columns) -> Result<TimelineEvent, Error> {
 mod tests {
     use super::*;
     use crate::sqlite::Sqlite;
-    use types::Status;
+    use types::Span;
 
     #[test]
     fn sessions_with_gaps_are_found_by_their_index_alone() {
@@ -418,17 +436,18 @@ mod tests {
         Sqlite::open(&path).unwrap();
         let conn = rusqlite::Connection::open(&path).unwrap();
         let text = |text: &str| Some(text.to_owned());
-        let gaps = || SessionFilter { gaps: true, ..SessionFilter::default() };
+        let all = Filter::default;
         let after = Cursor { key: None, started_at: 1, id: "x".to_owned() };
         for (filter, after) in [
-            (gaps(), None),
-            (gaps(), Some(after)),
-            (SessionFilter { agent: text("claude"), status: Some(Status::Failed), ..gaps() }, None),
-            (SessionFilter { project: text("x"), since: Some(Timestamp(1)), ..gaps() }, None),
-            (SessionFilter { machine: text("x"), user: text("x"), branch: text("x"), ..gaps() }, None),
-            (SessionFilter { model: text("x"), ..gaps() }, None),
+            (all(), None),
+            (all(), Some(after)),
+            (Filter { agent: text("claude"), status: Some(Status::Failed), ..all() }, None),
+            (Filter { project: text("x"), span: Span::since(Timestamp(1)), ..all() }, None),
+            (Filter { machine: text("x"), user: text("x"), branch: text("x"), ..all() }, None),
+            (Filter { model: text("x"), ..all() }, None),
         ] {
-            let query = listed(Dialect::Sqlite, filter.clone(), after, 10, Matching::Each);
+            let gaps = SessionFilter { gaps: true, ..filter.clone().into() };
+            let query = listed(Dialect::Sqlite, &gaps, after, 10, Matching::Each);
             let sql = format!("EXPLAIN QUERY PLAN {}", query.sql.replace('$', "?"));
             let mut statement = conn.prepare(&sql).unwrap();
             let steps = statement

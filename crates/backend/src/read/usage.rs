@@ -15,6 +15,7 @@ use reader::Numbers;
 use reader::{
     By, Day, HourRow, SeriesRow, SpendingKey, SpendingRow, UsageFilter, UsagePage, UsageRow, UsageSums,
 };
+use types::Filter;
 
 pub(super) async fn page(
     database: &dyn SqlDatabase,
@@ -26,7 +27,7 @@ pub(super) async fn page(
         return days(database, filter, wanted).await;
     }
     let limit = wanted.len();
-    let mut query = grouped(database.dialect(), by, filter);
+    let mut query = grouped(database.dialect(), by, &filter);
     limit_to(&mut query, limit.saturating_add(1));
     if wanted.start > 0 {
         let start = query.bind(i64::try_from(wanted.start).unwrap_or(i64::MAX));
@@ -78,7 +79,7 @@ pub(super) async fn series(
         By::Agent | By::Model | By::Project | By::User => column(by),
         By::Day | By::Session | By::Branch => "''",
     };
-    let parts = if filter.branch.is_some() {
+    let parts = if filter.filter.branch.is_some() {
         of_sessions(database, key, by, &filter).await?
     } else {
         of_all(database, key, by, &filter).await?
@@ -87,7 +88,7 @@ pub(super) async fn series(
     for SeriesRow { day, key, sums: part } in parts {
         sums.entry((day, key)).or_default().add(&part);
     }
-    let (since, until) = (filter.since, filter.until);
+    let (since, until) = filter.days();
     let within = |day: Day| since.is_none_or(|since| day >= since) && until.is_none_or(|until| day <= until);
     let rows = sums.into_iter().map(|((day, key), sums)| SeriesRow { day, key, sums: sums.exact() });
     Ok(rows.filter(|row| within(row.day) && row.sums != UsageSums::default()).collect())
@@ -105,13 +106,13 @@ async fn of_all(
     };
     let dialect = database.dialect();
     // A zone's day begins in this day of UTC, or in the one before or after it.
-    let (since, until) =
-        (filter.since.map(|Day(day)| Day(day - 1)), filter.until.map(|Day(day)| Day(day + 1)));
+    let (since, until) = filter.days();
+    let (since, until) = (since.map(|Day(day)| Day(day - 1)), until.map(|Day(day)| Day(day + 1)));
     let mut query = Query::new(format!("SELECT d.day AS day, {} FROM daily d WHERE true", sums(dialect)));
     query.and("d.day >=", Some(since.unwrap_or(Day(0)).max(Day(0))));
     query.and("d.day <", Some(QUARTERS));
     query.and("d.day <=", until);
-    restrict(&mut query, filter.clone(), by == By::Model);
+    restrict(&mut query, &filter.filter, by == By::Model);
     query.push(" GROUP BY 1, 2 ORDER BY 1, 2");
     let mut rows = fetch(database, query, series_row).await?;
     let (Some(first), Some(last)) = (rows.first().map(|row| row.day), rows.last().map(|row| row.day)) else {
@@ -130,7 +131,7 @@ async fn of_all(
         sums(dialect),
         dialect.ranges(&first, &last)
     ));
-    restrict(&mut query, filter.clone(), by == By::Model);
+    restrict(&mut query, &filter.filter, by == By::Model);
     query.push(" GROUP BY 1, 2");
     let quarters =
         fetch(database, query, |row| Ok((int(row, "day")?, text(row, "key")?, sums_of(row)?))).await?;
@@ -157,7 +158,7 @@ async fn of_sessions(
         database.dialect().money_sum("d.")
     ));
     within_quarters(&mut query, filter);
-    restrict(&mut query, filter.clone(), by == By::Model);
+    restrict(&mut query, &filter.filter, by == By::Model);
     query.push(" GROUP BY 1, 2 ORDER BY 1, 2");
     let rows =
         fetch(database, query, |row| Ok((int(row, "quarter")?, text(row, "key")?, sums_of(row)?))).await?;
@@ -175,14 +176,13 @@ pub(super) async fn hours(database: &dyn SqlDatabase, filter: UsageFilter) -> Re
     ));
     query.and("d.day >=", Some(QUARTERS + from.map_or(0, |from| from.0.max(0))));
     query.and("d.day <", to.map(|to| QUARTERS + to.0.max(0)));
-    let zone = filter.zone.clone();
-    restrict(&mut query, filter, false);
+    restrict(&mut query, &filter.filter, false);
     query.push(" GROUP BY 1");
     let rows = fetch(database, query, |row| Ok((int(row, "row")? - QUARTERS, sums_of(row)?))).await?;
     let mut hours: BTreeMap<(i8, i8), UsageSums> = BTreeMap::new();
     for (quarter, sums) in rows {
         let at = jiff::Timestamp::from_millisecond(Quarter(quarter).start().0).unwrap_or_default();
-        let local = zone.to_datetime(at);
+        let local = filter.zone.to_datetime(at);
         let weekday = local.weekday().to_monday_zero_offset();
         hours.entry((weekday, local.hour())).or_default().add(&sums);
     }
@@ -198,7 +198,7 @@ pub(super) async fn spending(database: &dyn SqlDatabase) -> Result<Vec<SpendingR
         dialect.money_sum("d.")
     ));
     within_rows(&mut query, &UsageFilter::default());
-    restrict(&mut query, UsageFilter::default(), true);
+    restrict(&mut query, &Filter::default(), true);
     query.push(" GROUP BY 1, 2, 3 ORDER BY spent DESC, 1, 2, 3");
     let rows = fetch(database, query, |row| {
         let key = SpendingKey {
@@ -227,13 +227,28 @@ fn column(by: By) -> &'static str {
     }
 }
 
-fn restrict(query: &mut Query, filter: UsageFilter, only_models: bool) {
-    query.and_equal("d.agent", filter.agent);
-    query.and_equal("d.model", filter.model);
-    query.and_equal("d.project", filter.project);
-    query.and_equal("d.branch", filter.branch);
-    query.and_equal("d.user_name", filter.user);
-    query.and("d.agent <>", filter.without_agent);
+fn restrict(query: &mut Query, filter: &Filter, only_models: bool) {
+    // Sums do not know the rest; the span is a condition on days.
+    let Filter {
+        agent,
+        without_agent,
+        project,
+        branch,
+        user,
+        machine: _,
+        model,
+        tag: _,
+        group: _,
+        status: _,
+        span: _,
+        words: _,
+    } = filter;
+    query.and_equal("d.agent", agent.as_deref());
+    query.and_equal("d.model", model.as_deref());
+    query.and_equal("d.project", project.as_deref());
+    query.and_equal("d.branch", branch.as_deref());
+    query.and_equal("d.user_name", user.as_deref());
+    query.and("d.agent <>", without_agent.as_deref());
     if only_models {
         query.push(" AND d.model <> ''");
     }
@@ -258,8 +273,8 @@ fn within_rows(query: &mut Query, filter: &UsageFilter) {
     query.push(&format!(" AND ({chosen})"));
 }
 
-fn grouped(dialect: Dialect, by: By, filter: UsageFilter) -> Query {
-    let by_session = matches!(by, By::Session | By::Branch) || filter.branch.is_some();
+fn grouped(dialect: Dialect, by: By, filter: &UsageFilter) -> Query {
+    let by_session = matches!(by, By::Session | By::Branch) || filter.filter.branch.is_some();
     let source = if by_session { OF_SESSIONS } else { "daily d WHERE true" };
     let (key, id) = (column(by), if by == By::Session { "d.id" } else { "NULL" });
     let mut query = Query::new(format!(
@@ -271,11 +286,11 @@ fn grouped(dialect: Dialect, by: By, filter: UsageFilter) -> Query {
         dialect.money_sum("d."),
     ));
     if by_session {
-        within_quarters(&mut query, &filter);
+        within_quarters(&mut query, filter);
     } else {
-        within_rows(&mut query, &filter);
+        within_rows(&mut query, filter);
     }
-    restrict(&mut query, filter, by == By::Model);
+    restrict(&mut query, &filter.filter, by == By::Model);
     let (group, order) = match by {
         // Several sessions may have one agent session.
         By::Session => ("d.session, d.agent_session, d.id", "spent DESC, 1, d.id"),
