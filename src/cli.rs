@@ -9,24 +9,24 @@ use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::time::Duration;
 
-use clap::builder::Styles;
+use clap::builder::{PossibleValue, PossibleValuesParser, Styles, TypedValueParser};
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, FromArgMatches, Parser, Subcommand, ValueEnum};
 
 use agents::registry;
-pub use budget::{Budget, BudgetAction, BudgetOnly, BudgetPer, Prices};
+pub use budget::{Budget, BudgetAction, Prices};
 use format::output::Colour;
 use format::shell;
 use format::since::length;
 use mcp::Scope;
 pub use runtime::launch::LaunchTarget;
+use runtime::shim::install::Shell;
 pub use services::{Backend, BackendAction, Serve, Store as BackendStore, TokenAction};
 pub use services::{Proxy, ProxyAction, ProxyServe};
 pub use services::{Sync, SyncAction};
 pub use sessions::{
-    Answer, Archive, Attach, BreakdownBy, Current, Explain, Export, Group, Import, ImportFound, Limits, List,
-    ListSort, Moment, Prune, Rename, Resume, RoleName, Search, Send, Show, StatusName, Statusline, Stop,
-    Tags, Usage, UsageBy, UsageOrder, View, Wait,
+    Answer, Archive, Attach, Current, Explain, Export, Group, Import, ImportFound, Limits, List, Prune,
+    Rename, Resume, Search, Send, Show, StatusName, Statusline, Stop, Tags, Usage, View, Wait,
 };
 use store::session::names;
 use types::SessionId;
@@ -256,6 +256,22 @@ fn time(text: &str) -> Result<Duration, String> {
     length(text).or_else(seconds).ok_or_else(|| "write it like 30s, 500ms or 2m".to_owned())
 }
 
+/// One of a few words: each with the value that it stands for, and its help or nothing.
+fn one_of<T: Copy + std::marker::Send + std::marker::Sync + 'static>(
+    words: impl IntoIterator<Item = (&'static str, T, &'static str)>,
+) -> impl TypedValueParser<Value = T> {
+    let words: Vec<_> = words.into_iter().collect();
+    let shown = |&(word, _, help): &(&'static str, T, &'static str)| {
+        let value = PossibleValue::new(word);
+        if help.is_empty() { value } else { value.help(help) }
+    };
+    let parser = PossibleValuesParser::new(words.iter().map(shown));
+    parser.try_map(move |given| {
+        let meant = words.iter().find(|(word, ..)| *word == given);
+        meant.map(|&(_, value, _)| value).ok_or("not one of the words")
+    })
+}
+
 /// What the store would refuse is refused before the agent starts.
 fn checked(
     check: fn(&str) -> Result<&str, names::NameError>,
@@ -286,17 +302,15 @@ pub enum ShimAction {
 #[derive(Debug, Args)]
 pub struct Init {
     /// The shell to print it for
-    pub shell: InitShell,
+    #[arg(value_parser = init_shell())]
+    pub shell: Shell,
     /// Only the lines that set PATH, no aliases and no completions
     #[arg(long)]
     pub path_only: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum InitShell {
-    Bash,
-    Zsh,
-    Fish,
+fn init_shell() -> impl TypedValueParser<Value = Shell> {
+    one_of([("bash", Shell::Bash, ""), ("zsh", Shell::Zsh, ""), ("fish", Shell::Fish, "")])
 }
 
 #[derive(Debug, Args)]

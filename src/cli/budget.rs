@@ -1,7 +1,9 @@
 //! The options of `budget` and `prices`.
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::{Args, Subcommand};
 
+use super::one_of;
 use config::budget::{BudgetKey, BudgetScope, Kind, Per, dollars};
 use types::PicoDollars;
 
@@ -22,7 +24,8 @@ pub enum BudgetAction {
     /// Write a budget to config.toml
     Set {
         /// What the amount is for
-        per: BudgetPer,
+        #[arg(value_parser = per())]
+        per: Per,
         /// Dollars
         #[arg(value_name = "USD", value_parser = dollars)]
         usd: PicoDollars,
@@ -35,7 +38,8 @@ pub enum BudgetAction {
     /// Remove a budget from config.toml
     Unset {
         /// What the amount is for
-        per: BudgetPer,
+        #[arg(value_parser = per())]
+        per: Per,
         #[command(flatten)]
         only: BudgetOnly,
     },
@@ -48,8 +52,8 @@ pub enum BudgetAction {
     )]
     Raise {
         /// Which budget: what it is for
-        #[arg(value_name = "BUDGET")]
-        per: Option<BudgetPer>,
+        #[arg(value_name = "BUDGET", value_parser = per())]
+        per: Option<Per>,
         /// Dollars to add
         #[arg(value_name = "AMOUNT", value_parser = dollars)]
         amount: PicoDollars,
@@ -61,13 +65,8 @@ pub enum BudgetAction {
     },
 }
 
-/// What an amount is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BudgetPer {
-    Session,
-    Day,
-    Week,
-    Month,
+fn per() -> impl TypedValueParser<Value = Per> {
+    one_of(Per::ALL.iter().map(|&per| (per.as_str(), per, "")))
 }
 
 #[derive(Clone, Debug, Default, Args)]
@@ -89,13 +88,7 @@ pub struct BudgetOnly {
 
 impl BudgetOnly {
     /// `project`: how a project's name is understood.
-    pub fn of(&self, per: BudgetPer, project: impl Fn(&str) -> String) -> BudgetKey {
-        let per = match per {
-            BudgetPer::Session => Per::Session,
-            BudgetPer::Day => Per::Day,
-            BudgetPer::Week => Per::Week,
-            BudgetPer::Month => Per::Month,
-        };
+    pub fn of(&self, per: Per, project: impl Fn(&str) -> String) -> BudgetKey {
         let kinds = [
             (Kind::Agent, self.agent.clone()),
             (Kind::Project, self.project.as_deref().map(project)),

@@ -3,9 +3,11 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::TypedValueParser;
+use clap::{Args, Subcommand};
 use jiff::tz::TimeZone;
 
+use super::one_of;
 use backend::database::Database;
 use backend::limits;
 use format::since::Since;
@@ -74,8 +76,8 @@ pub enum TokenAction {
     /// Print a new token, alone and once: only its hash is kept
     Create {
         /// What it allows
-        #[arg(long)]
-        role: RoleName,
+        #[arg(long, value_parser = role())]
+        role: Role,
         /// Its name; by default the role and a number
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
@@ -109,24 +111,15 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     text.parse().map_err(|_| "write it in digits, like 127.0.0.1:8788 or [::1]:8788".to_owned())
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RoleName {
-    /// Send events
-    Ingest,
-    /// Read everything
-    Read,
-    /// Both
-    Admin,
-}
-
-impl From<RoleName> for Role {
-    fn from(name: RoleName) -> Self {
-        match name {
-            RoleName::Ingest => Self::Ingest,
-            RoleName::Read => Self::Read,
-            RoleName::Admin => Self::Admin,
-        }
-    }
+fn role() -> impl TypedValueParser<Value = Role> {
+    one_of(Role::ALL.iter().map(|&role| {
+        let help = match role {
+            Role::Ingest => "Send events",
+            Role::Read => "Read everything",
+            Role::Admin => "Both",
+        };
+        (role.as_str(), role, help)
+    }))
 }
 
 // The options of `codemie sync`.

@@ -4,10 +4,10 @@ use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use clap::builder::{PossibleValue, PossibleValuesParser, StringValueParser, TypedValueParser};
+use clap::builder::{PossibleValue, StringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use super::time;
+use super::{one_of, time};
 use agents::Agent;
 use agents::demo::Demo;
 use agents::registry;
@@ -17,7 +17,8 @@ use runtime::launch::conflict::OnConflict;
 use runtime::live::events::Cursor;
 use scan::search::Role;
 use store::Sort;
-use types::{Activity, EndReason, Status};
+use types::{Activity, EndReason, Moment, Status};
+use usage::{By, Order};
 
 /// Any name: other programs have sessions, too. Completions offer the agents, and no files.
 #[derive(Clone)]
@@ -82,8 +83,8 @@ pub struct List {
     #[arg(long, value_name = "TIME")]
     pub since: Option<Since>,
     /// What comes first
-    #[arg(long, value_name = "KEY", default_value = "used")]
-    pub sort: ListSort,
+    #[arg(long, value_name = "KEY", value_parser = sort(), default_value = "used")]
+    pub sort: Sort,
     /// At most this many, 0 for all; by default as many as fit the terminal, or all without one
     #[arg(short = 'n', long, value_name = "NUMBER")]
     pub limit: Option<usize>,
@@ -152,31 +153,14 @@ impl StatusName {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum ListSort {
-    /// The last used
-    #[default]
-    Used,
-    /// The last begun
-    Started,
-    /// The dearest
-    Cost,
-    /// Those with the most tokens
-    Tokens,
-    /// By name
-    Name,
-}
-
-impl From<ListSort> for Sort {
-    fn from(sort: ListSort) -> Self {
-        match sort {
-            ListSort::Used => Self::LastUsed,
-            ListSort::Started => Self::Started,
-            ListSort::Cost => Self::Cost,
-            ListSort::Tokens => Self::Tokens,
-            ListSort::Name => Self::Name,
-        }
-    }
+fn sort() -> impl TypedValueParser<Value = Sort> {
+    one_of([
+        ("used", Sort::LastUsed, "The last used"),
+        ("started", Sort::Started, "The last begun"),
+        ("cost", Sort::Cost, "The dearest"),
+        ("tokens", Sort::Tokens, "Those with the most tokens"),
+        ("name", Sort::Name, "By name"),
+    ])
 }
 
 #[derive(Debug, Args)]
@@ -198,8 +182,8 @@ pub struct Search {
     #[arg(long, value_name = "TIME")]
     pub since: Option<Since>,
     /// Only what this one said
-    #[arg(long, value_name = "WHO")]
-    pub role: Option<RoleName>,
+    #[arg(long, value_name = "WHO", value_parser = role())]
+    pub role: Option<Role>,
     /// At most this many of the newest, 0 for all
     #[arg(short = 'n', long, value_name = "NUMBER", default_value_t = 100)]
     pub limit: usize,
@@ -211,24 +195,12 @@ pub struct Search {
     pub json: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum RoleName {
-    /// The person
-    User,
-    /// The model
-    Assistant,
-    /// Calls of tools, and their failures
-    Tool,
-}
-
-impl From<RoleName> for Role {
-    fn from(name: RoleName) -> Self {
-        match name {
-            RoleName::User => Self::User,
-            RoleName::Assistant => Self::Assistant,
-            RoleName::Tool => Self::Tool,
-        }
-    }
+fn role() -> impl TypedValueParser<Value = Role> {
+    one_of([
+        ("user", Role::User, "The person"),
+        ("assistant", Role::Assistant, "The model"),
+        ("tool", Role::Tool, "Calls of tools, and their failures"),
+    ])
 }
 
 #[derive(Debug, Args)]
@@ -329,7 +301,7 @@ pub struct Wait {
     #[arg(required = true, value_name = "SESSION")]
     pub sessions: Vec<String>,
     /// What to wait for, several separated by commas; by default any of them. The session's end always ends it
-    #[arg(long, value_delimiter = ',', value_name = "MOMENT")]
+    #[arg(long, value_delimiter = ',', value_name = "MOMENT", value_parser = moment())]
     pub until: Vec<Moment>,
     /// How long to wait
     #[arg(long, default_value = "50s", value_name = "TIME", value_parser = super::time)]
@@ -342,25 +314,15 @@ pub struct Wait {
     pub json: bool,
 }
 
-/// What can be waited for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Moment {
-    /// The agent has finished its turn
-    TurnEnd,
-    /// It asks something: a permission, a question, a dialog
-    NeedsInput,
-    /// The session has ended
-    Exit,
-}
-
-impl From<Moment> for types::Moment {
-    fn from(moment: Moment) -> Self {
-        match moment {
-            Moment::TurnEnd => Self::TurnEnd,
-            Moment::NeedsInput => Self::NeedsInput,
-            Moment::Exit => Self::Exit,
-        }
-    }
+fn moment() -> impl TypedValueParser<Value = Moment> {
+    one_of(Moment::ALL.iter().map(|&moment| {
+        let help = match moment {
+            Moment::TurnEnd => "The agent has finished its turn",
+            Moment::NeedsInput => "It asks something: a permission, a question, a dialog",
+            Moment::Exit => "The session has ended",
+        };
+        (moment.as_str(), moment, help)
+    }))
 }
 
 #[derive(Debug, Args)]
@@ -470,8 +432,8 @@ pub struct ImportFound {
 #[derive(Debug, Args)]
 pub struct Usage {
     /// What each line adds up
-    #[arg(long, value_enum, value_name = "KEY", default_value = "day")]
-    pub by: UsageBy,
+    #[arg(long, value_name = "KEY", value_parser = usage_key(), default_value = "day")]
+    pub by: By,
     /// Only calls since then: 30m, 12h, 7d, today, yesterday, or a date like 2026-11-01
     #[arg(long, value_name = "TIME")]
     pub since: Option<Since>,
@@ -500,11 +462,11 @@ pub struct Usage {
     #[arg(long, value_name = "REV")]
     pub commit: Option<String>,
     /// Rows below each row
-    #[arg(long, value_enum, value_name = "KEY")]
-    pub breakdown: Option<BreakdownBy>,
+    #[arg(long, value_name = "KEY", value_parser = breakdown_key())]
+    pub breakdown: Option<By>,
     /// The order of rows: by time where they are times or sessions, else by cost
-    #[arg(long, value_enum, value_name = "ORDER")]
-    pub order: Option<UsageOrder>,
+    #[arg(long, value_name = "ORDER", value_parser = usage_order())]
+    pub order: Option<Order>,
     /// At most this many rows, 0 for all: the latest, or those that cost most
     #[arg(short = 'n', long, value_name = "NUMBER")]
     pub limit: Option<usize>,
@@ -556,40 +518,26 @@ fn zone(name: &str) -> Result<TimeZone, String> {
     os::zone::of_name(name).ok_or_else(unknown)
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum UsageBy {
-    Hour,
-    Day,
-    /// From Monday on, as ISO 8601 counts them: 2026-W47
-    Week,
-    Month,
-    Session,
-    /// Sessions that followed each other by /clear, together
-    Chain,
-    /// A session and all that it has started, at any depth, together
-    Root,
-    Model,
-    Project,
-    Agent,
-    Branch,
-    /// The commit that was made next where a call was made
-    Commit,
-    /// A session with several tags counts for each of them
-    Tag,
-    Group,
+fn usage_key() -> impl TypedValueParser<Value = By> {
+    one_of(By::ALL.iter().map(|&by| {
+        let help = match by {
+            By::Week => "From Monday on, as ISO 8601 counts them: 2026-W47",
+            By::Chain => "Sessions that followed each other by /clear, together",
+            By::Root => "A session and all that it has started, at any depth, together",
+            By::Commit => "The commit that was made next where a call was made",
+            By::Tag => "A session with several tags counts for each of them",
+            _ => "",
+        };
+        (by.as_str(), by, help)
+    }))
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum BreakdownBy {
-    Model,
-    Project,
-    Agent,
+fn breakdown_key() -> impl TypedValueParser<Value = By> {
+    one_of([By::Model, By::Project, By::Agent].map(|by| (by.as_str(), by, "")))
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum UsageOrder {
-    Asc,
-    Desc,
+fn usage_order() -> impl TypedValueParser<Value = Order> {
+    one_of([("asc", Order::Ascending, ""), ("desc", Order::Descending, "")])
 }
 
 #[derive(Debug, Args)]
@@ -642,18 +590,10 @@ pub struct Resume {
 }
 
 fn on_conflict() -> impl TypedValueParser<Value = OnConflict> {
-    let values = [
-        ("fail", "Report it and do nothing"),
-        ("attach", "Connect to it, if it runs in the background"),
-        ("takeover", "End it, then continue here"),
-        ("fork", "Continue in a copy"),
-    ];
-    PossibleValuesParser::new(values.map(|(name, help)| PossibleValue::new(name).help(help))).map(|name| {
-        match name.as_str() {
-            "attach" => OnConflict::Attach,
-            "takeover" => OnConflict::Takeover,
-            "fork" => OnConflict::Fork,
-            _ => OnConflict::Fail,
-        }
-    })
+    one_of([
+        ("fail", OnConflict::Fail, "Report it and do nothing"),
+        ("attach", OnConflict::Attach, "Connect to it, if it runs in the background"),
+        ("takeover", OnConflict::Takeover, "End it, then continue here"),
+        ("fork", OnConflict::Fork, "Continue in a copy"),
+    ])
 }

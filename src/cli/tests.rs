@@ -1,4 +1,5 @@
 use super::*;
+use types::Moment;
 
 fn parsed(line: &[&str]) -> String {
     match parse(line.iter().map(OsString::from).collect()) {

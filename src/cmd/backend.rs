@@ -170,7 +170,7 @@ async fn token(action: &TokenAction, home: &Home, out: &mut dyn Write) -> anyhow
                 (None, Some(old)) => SessionsOwner::Of(owner_of(&*storage, old).await?),
                 (None, None) => SessionsOwner::Own,
             };
-            create(&*storage, (*role).into(), name.as_deref(), &owned_by, out).await
+            create(&*storage, *role, name.as_deref(), &owned_by, out).await
         }
         TokenAction::List { json, store } => {
             let tokens = open_existing(&database(store, home)?, home).await?.tokens().await?;

@@ -70,7 +70,7 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
             let all = |count| first(count, None);
             let mut order = list::summarised(store.as_mut(), &query, all, now, false)?.sessions;
             order.extend(unwrapped.into_iter().map(SessionLine::of_unwrapped));
-            list::sort(&mut order, args.sort.into());
+            list::sort(&mut order, args.sort);
             let place: HashMap<&str, usize> =
                 order.iter().enumerate().map(|(place, line)| (line.row.id.as_str(), place)).collect();
             records.sort_by_key(|(id, _)| place.get(id.as_str()).copied());
@@ -92,7 +92,7 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     }
     if scan {
         listing.sessions.extend(unwrapped.into_iter().map(SessionLine::of_unwrapped));
-        list::sort(&mut listing.sessions, args.sort.into());
+        list::sort(&mut listing.sessions, args.sort);
     }
     if scan || activity.is_some() {
         let wanted = |line: &SessionLine| activity.is_none_or(|activity| does(line.state.as_ref(), activity));
@@ -196,7 +196,7 @@ fn query(args: &List, now: Timestamp, zone: &TimeZone) -> SessionQuery {
             _ => Show::NotArchived,
         },
         ended_by: args.status.and_then(StatusName::end_reason),
-        sort: args.sort.into(),
+        sort: args.sort,
     }
 }
 

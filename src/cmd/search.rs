@@ -34,7 +34,7 @@ pub fn run(args: &Search, home: &Home, out: &mut dyn Write, err: &mut dyn Write)
     }
     let query = Query {
         words,
-        role: args.role.map(Into::into),
+        role: args.role,
         since: args.since.map(|since| since.before(now, &zone)),
         most: if args.limit == 0 { usize::MAX } else { args.limit },
     };

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use serde_json::json;
 
-use crate::cli::{Init, InitShell, Shim, ShimAction};
+use crate::cli::{Init, Shim, ShimAction};
 use format::output::json;
 use format::output::table::padded;
 use os::home::Home;
@@ -139,9 +139,9 @@ pub fn init(args: &Init, home: &Home, agents: &[&str], out: &mut dyn Write) -> a
     let bin = binary.parent().unwrap_or(Path::new("/"));
     let places = Places { shims: &shims, completions: &completions, bin, agents };
     let (shell, completion_shell) = match args.shell {
-        InitShell::Bash => (Shell::Bash, clap_complete::Shell::Bash),
-        InitShell::Zsh => (Shell::Zsh, clap_complete::Shell::Zsh),
-        InitShell::Fish => (Shell::Fish, clap_complete::Shell::Fish),
+        Shell::Bash => (Shell::Bash, clap_complete::Shell::Bash),
+        Shell::Zsh => (Shell::Zsh, clap_complete::Shell::Zsh),
+        Shell::Fish => (Shell::Fish, clap_complete::Shell::Fish),
     };
     let script = if args.path_only {
         install::path_setup(shell, places)

@@ -9,7 +9,7 @@ use anyhow::Context;
 use jiff::tz::TimeZone;
 
 use super::scanner::with_scanner;
-use crate::cli::{BreakdownBy, Usage, UsageBy, UsageOrder};
+use crate::cli::Usage;
 use crate::failure::shown;
 use drawing::{Drawing, Moments};
 use format::output::{Style, json};
@@ -23,7 +23,7 @@ use report::usage::{UsageReport, commits_named};
 use runtime::launch::{Origin, settings};
 use store::View;
 use types::{Filter, Span, Timestamp};
-use usage::{By, Order, UsageQuery};
+use usage::{By, UsageQuery};
 
 pub fn run(args: &Usage, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -> anyhow::Result<ExitCode> {
     let commits = args.commit.as_deref().map(commits).transpose()?;
@@ -85,22 +85,7 @@ fn commits(revision: &str) -> anyhow::Result<Vec<String>> {
 
 fn query(args: &Usage, commits: Option<Vec<String>>, now: Timestamp, zone: &TimeZone) -> UsageQuery {
     UsageQuery {
-        by: match args.by {
-            UsageBy::Hour => By::Hour,
-            UsageBy::Day => By::Day,
-            UsageBy::Week => By::Week,
-            UsageBy::Month => By::Month,
-            UsageBy::Session => By::Session,
-            UsageBy::Chain => By::Chain,
-            UsageBy::Root => By::Root,
-            UsageBy::Model => By::Model,
-            UsageBy::Project => By::Project,
-            UsageBy::Agent => By::Agent,
-            UsageBy::Branch => By::Branch,
-            UsageBy::Commit => By::Commit,
-            UsageBy::Tag => By::Tag,
-            UsageBy::Group => By::Group,
-        },
+        by: args.by,
         filter: Filter {
             project: args.project.clone(),
             agent: args.agent.clone(),
@@ -115,15 +100,8 @@ fn query(args: &Usage, commits: Option<Vec<String>>, now: Timestamp, zone: &Time
             ..Filter::default()
         },
         commits,
-        breakdown: args.breakdown.map(|breakdown| match breakdown {
-            BreakdownBy::Model => By::Model,
-            BreakdownBy::Project => By::Project,
-            BreakdownBy::Agent => By::Agent,
-        }),
-        order: args.order.map(|order| match order {
-            UsageOrder::Asc => Order::Ascending,
-            UsageOrder::Desc => Order::Descending,
-        }),
+        breakdown: args.breakdown,
+        order: args.order,
         most: args.limit.filter(|most| *most > 0),
     }
 }

@@ -40,11 +40,7 @@ pub fn run(args: &Wait, home: &Home, out: &mut dyn Write, err: &mut dyn Write) -
         let target = |named: &String| anyhow::Ok(LiveTarget::of(view, home, session(view, named, &origin)?)?);
         args.sessions.iter().map(target).collect::<Result<Vec<_>, _>>()
     })?;
-    let wanted = WaitFor {
-        until: args.until.iter().copied().map(Into::into).collect(),
-        cursor: args.cursor.clone(),
-        timeout: args.timeout,
-    };
+    let wanted = WaitFor { until: args.until.clone(), cursor: args.cursor.clone(), timeout: args.timeout };
     let waited = wait(home, &mut store, &origin, &targets, &wanted)?;
     let name = store.read(|view| view.session(waited.session))?.map(|row| row.name);
     print(args, &waited, name.as_deref(), out, err)?;
