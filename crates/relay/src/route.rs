@@ -3,6 +3,7 @@
 use std::fmt;
 
 use http::Uri;
+use serde::{Deserialize, Serialize};
 
 use crate::Api;
 
@@ -46,8 +47,10 @@ pub struct Upstream {
     pub base: Uri,
 }
 
-/// Where the value of a header that authenticates comes from. Its `Debug` hides it.
-#[derive(Clone, PartialEq, Eq)]
+/// Where the value of a header that authenticates comes from. Its `Debug` hides it; its JSON does not, and is handed from process to
+/// process alone.
+#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Auth {
     /// The header's name and value.
     Static { header: String, value: String },

@@ -3,12 +3,13 @@
 use std::ffi::OsString;
 
 use super::{LaunchTarget, Origin};
-use crate::proxy::settings::{RouteAuth, new_secret, own_authorities, route_auth};
+use crate::proxy::settings::{new_secret, own_authorities, route_auth};
 use crate::proxy::{Companion, ProxySettings, RouteSettings, listeners};
 use agents::{Agent, ProxyLead, ProxyRoute, ProxyStart};
 use config::Config;
 use os::home::Home;
 use pty::process::SystemProcesses;
+use relay::Auth;
 use types::{Ids, RunId, SessionId};
 
 /// What a run's proxy is to be.
@@ -82,7 +83,7 @@ impl ProxySetup {
         let (upstream, lead) = route(agent, args, version, origin, home, configured.upstream.as_deref())?;
         let auth = route_auth(&configured, &upstream, |name| origin.var(name));
         let missing = match &auth {
-            Some(RouteAuth::Missing { why }) => Some(why.clone()),
+            Some(Auth::Missing { why }) => Some(why.clone()),
             _ => None,
         };
         // A gateway is never passed by: without it the agent would call its vendor with its own credential.

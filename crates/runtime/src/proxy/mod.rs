@@ -20,7 +20,7 @@ use std::os::fd::AsFd;
 use std::process::Command;
 
 pub use companion::{Companion, CompanionThread};
-pub use settings::{ProxySettings, RouteAuth, RouteSettings};
+pub use settings::{ProxySettings, RouteSettings};
 
 /// The hidden commands of the proxy's own processes.
 pub const KEEPER: &str = "proxy-keeper";

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use config::proxy::{AgentProxy, AuthSource, header_of};
 use os::home::Home;
+use relay::Auth;
 use types::{Ids, RunId};
 
 /// A line of this length is not one of ours.
@@ -48,27 +49,9 @@ pub struct RouteSettings {
     /// The agent whose requests these are.
     pub agent: String,
     pub upstream: String,
-    pub auth: Option<RouteAuth>,
+    pub auth: Option<Auth>,
     /// Headers added to every request.
     pub headers: Vec<(String, String)>,
-}
-
-/// What authenticates the requests of a route.
-#[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum RouteAuth {
-    Static {
-        header: String,
-        value: String,
-    },
-    Command {
-        header: String,
-        argv: Vec<String>,
-    },
-    /// Nothing is sent without it: what to do.
-    Missing {
-        why: String,
-    },
 }
 
 impl fmt::Debug for ProxySettings {
@@ -86,12 +69,6 @@ impl fmt::Debug for RouteSettings {
             .field("name", &self.name)
             .field("agent", &self.agent)
             .finish_non_exhaustive()
-    }
-}
-
-impl fmt::Debug for RouteAuth {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("RouteAuth")
     }
 }
 
@@ -131,22 +108,20 @@ pub fn route_auth(
     configured: &AgentProxy,
     upstream: &str,
     var: impl Fn(&str) -> Option<OsString>,
-) -> Option<RouteAuth> {
+) -> Option<Auth> {
     let auth = configured.auth.as_ref().filter(|_| configured.upstream.as_deref() == Some(upstream))?;
     let of_value = |text: &str| {
         let (header, value) = header_of(text);
-        RouteAuth::Static { header, value: value.reveal().to_owned() }
+        Auth::Static { header, value: value.reveal().to_owned() }
     };
     Some(match auth {
         AuthSource::Static(value) => of_value(value.reveal()),
         AuthSource::Env(name) => {
             let value =
                 var(name).filter(|value| !value.is_empty()).and_then(|value| value.into_string().ok());
-            value.map_or_else(|| RouteAuth::Missing { why: format!("set {name}") }, |value| of_value(&value))
+            value.map_or_else(|| Auth::Missing { why: format!("set {name}") }, |value| of_value(&value))
         }
-        AuthSource::Command(argv) => {
-            RouteAuth::Command { header: "authorization".to_owned(), argv: argv.clone() }
-        }
+        AuthSource::Command(argv) => Auth::Command { header: "authorization".to_owned(), argv: argv.clone() },
     })
 }
 
@@ -166,7 +141,7 @@ mod tests {
                 name: String::new(),
                 agent: "claude".into(),
                 upstream: "https://api.anthropic.com".into(),
-                auth: Some(RouteAuth::Static { header: "x-api-key".into(), value: "hidden".into() }),
+                auth: Some(Auth::Static { header: "x-api-key".into(), value: "hidden".into() }),
                 headers: Vec::new(),
             }],
             ca_file: None,
@@ -193,11 +168,11 @@ mod tests {
         let var = |name: &str| (name == "KEY").then(|| OsString::from("x-key: word"));
         let fixed = configured(AuthSource::Static(Secret::new("word")));
         assert_eq!(route_auth(&fixed, "https://api.anthropic.com", var), None);
-        let bearer = RouteAuth::Static { header: "authorization".into(), value: "Bearer word".into() };
+        let bearer = Auth::Static { header: "authorization".into(), value: "Bearer word".into() };
         assert_eq!(route_auth(&fixed, "https://gw", var), Some(bearer));
-        let named = RouteAuth::Static { header: "x-key".into(), value: "word".into() };
+        let named = Auth::Static { header: "x-key".into(), value: "word".into() };
         assert_eq!(route_auth(&configured(AuthSource::Env("KEY".into())), "https://gw", var), Some(named));
-        let missing = RouteAuth::Missing { why: "set NONE".into() };
+        let missing = Auth::Missing { why: "set NONE".into() };
         assert_eq!(
             route_auth(&configured(AuthSource::Env("NONE".into())), "https://gw", var),
             Some(missing),

@@ -6,12 +6,13 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use super::settings::{ProxySettings, RouteAuth, RouteSettings, new_secret, own_authorities, route_auth};
+use super::settings::{ProxySettings, RouteSettings, new_secret, own_authorities, route_auth};
 use agents::meter::proxied::ProxiedCall;
 use agents::{VendorApi, registry};
 use config::Config;
 use os::file::{create_private, text_at_most};
 use os::home::{Home, own_var};
+use relay::Auth;
 use store::session::lifecycle::{Binding, ConversationStart, RunStart};
 use store::session::state::Ending;
 use store::session::{Error, lifecycle, proxied};
@@ -86,7 +87,7 @@ pub fn settings(
         let upstream =
             given.or_else(|| configured.upstream.clone()).unwrap_or_else(|| api.upstream.to_owned());
         let auth = route_auth(&configured, &upstream, own_var);
-        if let Some(RouteAuth::Missing { why }) = &auth {
+        if let Some(Auth::Missing { why }) = &auth {
             return Err(format!("no credential for the gateway of {agent}: {why}"));
         }
         Ok(RouteSettings {

@@ -11,13 +11,13 @@ use std::time::Duration;
 use tokio::runtime::Runtime;
 
 use super::ledger::Ledger;
-use super::settings::{ProxySettings, RouteAuth, RouteSettings};
+use super::settings::{ProxySettings, RouteSettings};
 use super::standalone::counted_under;
 use super::{handed_over, keeper};
 use crate::budget::{BudgetGate, Caller};
 use agents::registry;
 use os::log;
-use relay::{Auth, Call, Observer, Proxies, Request, Route, Secret, Settings, Upstream};
+use relay::{Call, Observer, Proxies, Request, Route, Secret, Settings, Upstream};
 use types::PicoDollars;
 
 /// How long open answers have once the worker is to end. The keeper gives it a little more.
@@ -128,16 +128,11 @@ fn relay_route(route: &RouteSettings) -> io::Result<Route> {
     let base = route.upstream.parse().map_err(|_| {
         io::Error::new(io::ErrorKind::InvalidInput, format!("{} is no address", route.upstream))
     })?;
-    let auth = route.auth.clone().map(|auth| match auth {
-        RouteAuth::Static { header, value } => Auth::Static { header, value },
-        RouteAuth::Command { header, argv } => Auth::Command { header, argv },
-        RouteAuth::Missing { why } => Auth::Missing { why },
-    });
     Ok(Route {
         name: route.name.clone(),
         upstream: Upstream { base },
         api: None,
-        auth,
+        auth: route.auth.clone(),
         headers: route.headers.clone(),
     })
 }
