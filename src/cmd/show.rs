@@ -46,7 +46,7 @@ pub fn run(args: &Show, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
                 details.question = details.record.run_id.and_then(|run| Question::of_runs(home, &[run]));
             }
             if args.json {
-                json::pretty(&details.shown())?
+                json::pretty(&details)?
             } else {
                 Sheets(&details).draw(Style::of_stdout(), &os::zone::local())
             }
@@ -472,7 +472,7 @@ CALLS  INPUT  OUTPUT  CACHE READ  CACHE WRITE  REASONING  TOKENS      COST
         details.unread_calls = 2;
         let text = Sheets(&details).draw(Style { colour: false, columns: 100 }, &TimeZone::UTC);
         assert!(text.contains("\n  usage not read  of 2 calls, or not all of it: "), "{text}");
-        assert_eq!(serde_json::to_value(details.shown()).unwrap()["unreadCalls"], 2);
+        assert_eq!(serde_json::to_value(&details).unwrap()["unreadCalls"], 2);
     }
 
     #[test]

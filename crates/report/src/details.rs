@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use serde::Serialize;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 
 use super::bill::Bill;
@@ -21,34 +21,51 @@ use types::{CallSums, EndReason, SessionId, SessionRecord, Timestamp};
 /// The host notes a limit beside the end of its session: the grace, and what a slow store takes.
 const LIMIT_ENDS: Duration = Duration::from_mins(5);
 
-/// Everything that is known about one session.
-#[derive(Clone, Debug)]
+/// Everything that is known about one session. As JSON, `show --json`: its record, and what is known on this machine alone.
+#[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct SessionDetails {
+    #[serde(flatten)]
     pub record: SessionRecord,
+    #[serde(skip)]
     pub openings: u32,
+    #[serde(skip)]
     pub archived: bool,
+    #[serde(skip)]
     pub imported_from: Option<String>,
     /// Along `/clear` and switch, oldest first.
+    #[serde(skip)]
     pub chain: Chain,
+    #[serde(skip)]
     pub parent: Option<String>,
+    #[serde(skip)]
     pub children: Vec<String>,
     /// Of a session that has started others.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub tree: Option<TreeUsage>,
     /// The limit that ended it.
+    #[serde(skip)]
     pub limit: Option<String>,
     /// Whether anything is to be sent anywhere.
+    #[serde(skip)]
     pub sends: bool,
     /// Of a session that the proxy saw calls of.
+    #[serde(skip_serializing_if = "Option::is_none")]
     pub bill: Option<Bill>,
     /// What it used of its agent's limits.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub quotas: Vec<QuotaUse>,
     /// Calls that the proxy of its run saw, of conversations that are no sessions.
+    #[serde(skip_serializing_if = "is_zero")]
     pub waiting_calls: i64,
     /// Its calls whose usage the proxy could not read in full.
+    #[serde(skip_serializing_if = "is_zero")]
     pub unread_calls: u64,
     /// Of one that runs, the sign that it has run away.
+    #[serde(skip_serializing_if = "Option::is_none", serialize_with = "as_record")]
     pub runaway: Option<Runaway>,
     /// Of one that waits for its user; known when its host was asked.
+    #[serde(flatten)]
     pub question: Option<Question>,
 }
 
@@ -91,31 +108,12 @@ fn limit_reached(view: &View<'_>, row: &SessionRow) -> Result<Option<String>, st
         .map(|evidence| evidence.detail))
 }
 
-/// A session as `show --json` has it: its record, and what is known on this machine alone.
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ShownRecord<'a> {
-    #[serde(flatten)]
-    record: &'a SessionRecord,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    tree: Option<&'a TreeUsage>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    bill: Option<&'a Bill>,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    quotas: &'a [QuotaUse],
-    #[serde(skip_serializing_if = "is_none")]
-    waiting_calls: i64,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    unread_calls: Option<u64>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    runaway: Option<RunawayRecord>,
-    #[serde(flatten)]
-    question: Option<&'a Question>,
+fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
+    *count == T::default()
 }
 
-#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde asks so")]
-fn is_none(count: &i64) -> bool {
-    *count == 0
+fn as_record<S: Serializer>(runaway: &Option<Runaway>, serializer: S) -> Result<S::Ok, S::Error> {
+    runaway.as_ref().map(RunawayRecord::from).serialize(serializer)
 }
 
 /// The sessions before and after one, along `/clear` and switch.
@@ -153,26 +151,6 @@ impl SessionDetails {
             runaway: if row.is_active() { runaway_of(view, row.n, limits, now)? } else { None },
             question: None,
         })
-    }
-}
-
-impl SessionDetails {
-    /// For programs: the record, with what only this machine knows.
-    pub fn shown(&self) -> impl Serialize + '_ {
-        let Self { record, tree, bill, quotas, waiting_calls, question, .. } = self;
-        let question = question.as_ref();
-        let runaway = self.runaway.as_ref().map(Into::into);
-        let unread_calls = Some(self.unread_calls).filter(|calls| *calls > 0);
-        ShownRecord {
-            record,
-            tree: tree.as_ref(),
-            bill: bill.as_ref(),
-            quotas,
-            waiting_calls: *waiting_calls,
-            unread_calls,
-            runaway,
-            question,
-        }
     }
 }
 
