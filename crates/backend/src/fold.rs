@@ -10,9 +10,8 @@ use std::collections::{BTreeMap, HashMap};
 use uuid::Uuid;
 
 use super::admit::Refused;
-use crate::slot::{Quarter, SumRow};
-use reader::Numbers;
-use reader::{Dimensions, Session, ToolNumbers};
+use crate::slot::{SumRow, rows_of};
+use reader::{Dimensions, Numbers, Quarter, Session, ToolNumbers};
 use types::Attributes;
 use types::Event;
 use types::EventType;
@@ -155,7 +154,7 @@ impl SessionChange {
     }
 
     fn add(&mut self, time: Timestamp, attributes: &Attributes, new: bool) {
-        let (model, numbers) = contribution(attributes);
+        let (model, numbers) = Numbers::of_event(attributes);
         if !numbers.is_zero() {
             let sums = self.slots.entry((Quarter::of(time), model.to_owned())).or_default();
             if new {
@@ -194,31 +193,6 @@ impl SessionChange {
     }
 }
 
-/// The numbers that an event adds to the sums, and their model; empty for what no model did.
-pub(crate) fn contribution(attributes: &Attributes) -> (&str, Numbers) {
-    let none = Numbers::default();
-    match attributes {
-        Attributes::Usage(usage) => (&usage.model, Numbers::of_call(usage)),
-        Attributes::Tool(tool) => (
-            "",
-            Numbers {
-                tool_calls: 1,
-                tool_errors: i64::from(tool.ok == Some(false)),
-                lines_added: tool.lines_added.get(),
-                lines_removed: tool.lines_removed.get(),
-                ..none
-            },
-        ),
-        Attributes::Prompt(_) => ("", Numbers { prompts: 1, ..none }),
-        Attributes::Error(_) => ("", Numbers { api_errors: 1, ..none }),
-        Attributes::Start(_)
-        | Attributes::Bound(_)
-        | Attributes::Quota(_)
-        | Attributes::End(_)
-        | Attributes::Other(_) => ("", none),
-    }
-}
-
 /// One row of the sums over all sessions: of a quarter, a day or a month.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct DailyKey {
@@ -236,13 +210,13 @@ impl Daily {
     pub fn add(&mut self, change: &SessionChange, before: &[(Quarter, String, Numbers)]) {
         let now = change.session.dimensions();
         for ((quarter, model), numbers) in &change.slots {
-            for row in quarter.rows() {
+            for row in rows_of(*quarter) {
                 self.entry(row, model, &now).add(numbers);
             }
         }
         let Some(was) = change.was.as_ref().filter(|_| change.moves()) else { return };
         for (quarter, model, numbers) in before {
-            for row in quarter.rows() {
+            for row in rows_of(*quarter) {
                 self.entry(row, model, was).subtract(numbers);
                 self.entry(row, model, &now).add(numbers);
             }

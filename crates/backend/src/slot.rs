@@ -5,12 +5,8 @@
 
 use jiff::tz::TimeZone;
 
-use reader::{Day, UsageFilter};
-use types::{Span, Timestamp};
-
-const QUARTER_MS: i64 = 900_000;
-/// Of a day of UTC.
-pub const QUARTERS_OF_A_DAY: i64 = 96;
+use reader::{Day, QUARTERS_OF_A_DAY, Quarter, UsageFilter};
+use types::Timestamp;
 
 /// A month of the calendar, counted from January 1970. Sums over a long time are made of whole months, and of days at
 /// the ends only.
@@ -32,40 +28,16 @@ impl Month {
     }
 }
 
-/// A quarter of an hour, counted from 1970-01-01 00:00 UTC.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Quarter(pub i64);
-
-impl Quarter {
-    pub fn of(time: Timestamp) -> Self {
-        Self(time.0.div_euclid(QUARTER_MS))
-    }
-
-    pub fn start(self) -> Timestamp {
-        Timestamp(self.0.saturating_mul(QUARTER_MS))
-    }
-
-    /// The day of UTC that it is in.
-    pub fn day(self) -> Day {
-        Day(i32::try_from(self.0.div_euclid(QUARTERS_OF_A_DAY)).unwrap_or(i32::MAX))
-    }
-
-    fn of_day(Day(day): Day) -> Self {
-        Self(i64::from(day) * QUARTERS_OF_A_DAY)
-    }
-
-    /// The rows of the sums over all sessions that something in this quarter belongs to.
-    pub fn rows(self) -> [SumRow; 3] {
-        let day = self.day();
-        [SumRow::of_quarter(self), SumRow::of_day(day), SumRow::of_month(Month::of(day))]
-    }
+/// The rows of the sums over all sessions that something in this quarter belongs to.
+pub fn rows_of(quarter: Quarter) -> [SumRow; 3] {
+    let day = quarter.day();
+    [SumRow::of_quarter(quarter), SumRow::of_day(day), SumRow::of_month(Month::of(day))]
 }
 
 /// The first quarter of the days that a filter asks for, and the first one after them.
 pub fn quarters_of(filter: &UsageFilter) -> (Option<Quarter>, Option<Quarter>) {
     let (first, last) = filter.days();
-    let Span { since, until } = Day::span_in(first, last, &filter.zone);
-    (since.map(Quarter::of), until.map(Quarter::of))
+    Quarter::of_days(first, last, &filter.zone)
 }
 
 /// The number of a row of sums over all sessions. One column names the pieces of time of all three lengths: months are below
@@ -212,7 +184,7 @@ mod tests {
         let mut found: Vec<(i64, String)> = Vec::new();
         let (first, last) = (Quarter::of_day(day("2026-09-01")), Quarter::of_day(day("2026-12-01")));
         for quarter in (first.0..last.0).map(Quarter) {
-            for SumRow(row) in quarter.rows() {
+            for SumRow(row) in rows_of(quarter) {
                 let count = ranges.iter().filter(|range| (range.first..=range.last).contains(&row)).count();
                 assert!(count <= 1, "row {row} is chosen twice");
                 if count == 1 && !found.iter().any(|(known, _)| *known == row) {

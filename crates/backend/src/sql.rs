@@ -6,12 +6,12 @@ use std::collections::HashMap;
 use serde::Serialize;
 
 use super::intake::StoredEvent;
-use crate::slot::{QUARTERS, Quarter};
+use crate::slot::QUARTERS;
 use reader::Error;
 use reader::Seqs;
 use reader::token::{Owner, Role, Token, TokenHash};
 use reader::{CARRY, Numbers};
-use reader::{Day, Session};
+use reader::{Day, Quarter, Session};
 use types::Timestamp;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

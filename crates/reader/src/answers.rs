@@ -1,10 +1,14 @@
 //! What is answered: sums, one session with what is around it, the state of delivery, the values to filter by.
 
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use jiff::tz::TimeZone;
 use serde::Serialize;
 use types::event::{Attributes, Tool};
 use types::{EventKind, EventType, Timestamp};
 
-use crate::day::Day;
+use crate::day::{Day, Quarter};
 use crate::numbers::Numbers;
 use crate::query::TimelinePosition;
 use crate::session::Session;
@@ -19,6 +23,10 @@ pub struct UsageSums {
 }
 
 impl UsageSums {
+    pub fn of(numbers: &Numbers) -> Self {
+        Self { counts: Numbers { cost: 0, cost_carried: 0, ..*numbers }, cost_usd: numbers.dollars() }
+    }
+
     /// Everything billed.
     pub fn tokens(&self) -> i64 {
         self.counts.tokens()
@@ -65,12 +73,58 @@ pub struct UsagePage {
     pub more: bool,
 }
 
+impl UsagePage {
+    /// The newest days, given in order, from the sums of each day by agent and by model.
+    pub fn of_days(of_agents: Vec<SeriesRow>, of_models: Vec<SeriesRow>, wanted: Range<usize>) -> Self {
+        let mut days: BTreeMap<Day, UsageRow> = BTreeMap::new();
+        for row in of_agents {
+            let day = days.entry(row.day).or_insert_with(|| UsageRow {
+                key: row.day.to_string(),
+                agent: Some(row.key.clone()),
+                ..UsageRow::default()
+            });
+            day.sums.add(&row.sums);
+            if day.agent.as_ref() != Some(&row.key) {
+                day.agent = None;
+            }
+        }
+        for row in of_models.into_iter().filter(|row| row.sums.counts.unpriced_calls > 0) {
+            if let Some(day) = days.get_mut(&row.day) {
+                day.unpriced_models.push(row.key);
+            }
+        }
+        let more = days.len() > wanted.end;
+        let newest = days.into_values().rev().skip(wanted.start).take(wanted.len());
+        let mut rows: Vec<UsageRow> = newest.collect();
+        rows.reverse();
+        Self { rows, more }
+    }
+}
+
 /// One point of a chart: a day, and one value of what it is split by.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SeriesRow {
     pub day: Day,
     pub key: String,
     pub sums: UsageSums,
+}
+
+impl SeriesRow {
+    /// Parts added up by day and key, in that order; of days between these, both included, and nothing that comes to zero.
+    pub fn summed(
+        parts: impl IntoIterator<Item = Self>,
+        since: Option<Day>,
+        until: Option<Day>,
+    ) -> Vec<Self> {
+        let mut sums: BTreeMap<(Day, String), UsageSums> = BTreeMap::new();
+        for Self { day, key, sums: part } in parts {
+            sums.entry((day, key)).or_default().add(&part);
+        }
+        let within =
+            |day: Day| since.is_none_or(|since| day >= since) && until.is_none_or(|until| day <= until);
+        let rows = sums.into_iter().map(|((day, key), sums)| Self { day, key, sums: sums.exact() });
+        rows.filter(|row| within(row.day) && row.sums != UsageSums::default()).collect()
+    }
 }
 
 /// What calls are spent on.
@@ -95,6 +149,20 @@ pub struct HourRow {
     pub weekday: i8,
     pub hour: i8,
     pub sums: UsageSums,
+}
+
+impl HourRow {
+    /// Sums of quarters of an hour added up by the hour of the week in a zone.
+    pub fn summed(quarters: impl IntoIterator<Item = (Quarter, UsageSums)>, zone: &TimeZone) -> Vec<Self> {
+        let mut hours: BTreeMap<(i8, i8), UsageSums> = BTreeMap::new();
+        for (quarter, sums) in quarters {
+            let at = jiff::Timestamp::from_millisecond(quarter.start().0).unwrap_or_default();
+            let local = zone.to_datetime(at);
+            let weekday = local.weekday().to_monday_zero_offset();
+            hours.entry((weekday, local.hour())).or_default().add(&sums);
+        }
+        hours.into_iter().map(|((weekday, hour), sums)| Self { weekday, hour, sums }).collect()
+    }
 }
 
 /// The calls of one model in a session.

@@ -60,6 +60,47 @@ impl Day {
     }
 }
 
+/// Milliseconds.
+const QUARTER_MS: i64 = 900_000;
+/// Of a day of UTC.
+pub const QUARTERS_OF_A_DAY: i64 = 96;
+
+/// A quarter of an hour, counted from 1970-01-01 00:00 UTC. Zones differ from UTC by quarters, so the days of any zone are made of
+/// whole ones.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Quarter(pub i64);
+
+impl Quarter {
+    pub fn of(time: Timestamp) -> Self {
+        Self(time.0.div_euclid(QUARTER_MS))
+    }
+
+    pub fn start(self) -> Timestamp {
+        Timestamp(self.0.saturating_mul(QUARTER_MS))
+    }
+
+    /// The first one of a day in a zone.
+    pub fn first_of(day: Day, zone: &TimeZone) -> Self {
+        Self::of(day.start_in(zone))
+    }
+
+    /// The first one of these days of a zone, both included, and the first one after them; open where there is no day.
+    pub fn of_days(since: Option<Day>, until: Option<Day>, zone: &TimeZone) -> (Option<Self>, Option<Self>) {
+        let first = |day| Self::first_of(day, zone);
+        (since.map(first), until.map(|Day(day)| first(Day(day.saturating_add(1)))))
+    }
+
+    /// The day of UTC that it is in.
+    pub fn day(self) -> Day {
+        Day(i32::try_from(self.0.div_euclid(QUARTERS_OF_A_DAY)).unwrap_or(i32::MAX))
+    }
+
+    /// The first one of a day of UTC.
+    pub fn of_day(Day(day): Day) -> Self {
+        Self(i64::from(day) * QUARTERS_OF_A_DAY)
+    }
+}
+
 impl fmt::Display for Day {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let start = self.start().to_string();

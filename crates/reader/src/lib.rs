@@ -8,7 +8,7 @@
 //! query      which sessions, which sums, in which order, from where on
 //! session    a session as its events describe it; seqs: which of its events have arrived
 //! answers    sums, pages, one session with what is around it, the state of delivery
-//! numbers    what is added up; day: days of a zone
+//! numbers    what is added up; day: days of a zone, quarters of an hour
 //! token      roles, owners, secrets
 //! ```
 //!
@@ -34,7 +34,7 @@ pub use answers::{
     Facets, Health, HourRow, ModelRow, Origin, SeriesRow, SessionDetail, SpendingKey, SpendingRow,
     TimelineEvent, TimelinePage, ToolNumbers, ToolRow, Touched, UsagePage, UsageRow, UsageSums,
 };
-pub use day::Day;
+pub use day::{Day, QUARTERS_OF_A_DAY, Quarter};
 pub use numbers::{CARRY, Numbers};
 pub use query::{
     ActivityBucket, BadCursor, BadPosition, By, Counted, Cursor, Order, OrderBy, OrderKey, Page,

@@ -1,6 +1,6 @@
 //! The numbers that are added up: one set of them, the same for a session, a day, a model, everything.
 
-use types::event::Usage;
+use types::event::{Attributes, Usage};
 use types::{CallSums, PicoDollars};
 
 /// Declares the struct together with the order of its columns, so that SQL and Rust cannot drift apart.
@@ -71,8 +71,36 @@ pub const CARRY: i64 = 4_000_000_000_000_000_000;
 impl Numbers {
     /// Every amount has one form: `cost` is never negative, and below [`CARRY`].
     fn carry(&mut self) {
+        if (0..CARRY).contains(&self.cost) {
+            return; // nearly always, and dividing takes as long as all the rest
+        }
         self.cost_carried = self.cost_carried.saturating_add(self.cost.div_euclid(CARRY));
         self.cost = self.cost.rem_euclid(CARRY);
+    }
+
+    /// What an event adds, and the model it is counted under; empty for what no model did.
+    pub fn of_event(attributes: &Attributes) -> (&str, Self) {
+        let none = Self::default();
+        match attributes {
+            Attributes::Usage(usage) => (&usage.model, Self::of_call(usage)),
+            Attributes::Tool(tool) => (
+                "",
+                Self {
+                    tool_calls: 1,
+                    tool_errors: i64::from(tool.ok == Some(false)),
+                    lines_added: tool.lines_added.get(),
+                    lines_removed: tool.lines_removed.get(),
+                    ..none
+                },
+            ),
+            Attributes::Prompt(_) => ("", Self { prompts: 1, ..none }),
+            Attributes::Error(_) => ("", Self { api_errors: 1, ..none }),
+            Attributes::Start(_)
+            | Attributes::Bound(_)
+            | Attributes::Quota(_)
+            | Attributes::End(_)
+            | Attributes::Other(_) => ("", none),
+        }
     }
 
     /// What one call adds.

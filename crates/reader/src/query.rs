@@ -108,15 +108,15 @@ pub struct Cursor {
 }
 
 /// A value of the column that sessions are ordered by.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum OrderKey {
     Number(i64),
     Text(String),
 }
 
 impl OrderKey {
-    /// The value of a session, the same as the database computes it.
-    fn of(session: &Session, by: OrderBy) -> Option<Self> {
+    /// The value of a session, the same as a database computes it; `None` for the start, which is in every order.
+    pub fn of(session: &Session, by: OrderBy) -> Option<Self> {
         let text = |text: &str| Some(Self::Text(text.to_owned()));
         match by {
             OrderBy::Started => None,

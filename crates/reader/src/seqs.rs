@@ -11,6 +11,16 @@ const MOST_RANGES: usize = 4096;
 pub struct Seqs(Vec<(i64, i64)>);
 
 impl Seqs {
+    /// All from the first to the last.
+    pub fn of_range(first: i64, last: i64) -> Self {
+        Self(vec![(first, last)])
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> i64 {
+        self.0.iter().map(|(from, to)| to - from + 1).sum()
+    }
+
     /// Adds one. False if that would tear the set into more pieces than are kept.
     pub fn insert(&mut self, seq: i64) -> bool {
         // The first range that ends at or beyond the number before this one: it takes it in, or it comes after.
@@ -57,8 +67,7 @@ impl Seqs {
     }
 
     pub fn missing_count(&self, last: i64) -> i64 {
-        let there: i64 = self.0.iter().map(|(from, to)| to - from + 1).sum();
-        last.max(self.highest()) - there
+        last.max(self.highest()) - self.count()
     }
 
     pub fn to_json(&self) -> String {

@@ -12,13 +12,12 @@ use super::rows::Rows;
 use super::{IngestError, RowColumns};
 use crate::fold::{Arrival, SessionChange};
 use crate::intake::{Found, Intake};
-use crate::slot::Quarter;
 use crate::sql::{
     COST, COUNTED, Get, LIFE, LISTED, STORED_EVENT_COLUMNS, SessionColumn, SessionKey, SessionKeys, added,
     numbers_added, session, session_columns, session_quarter, session_quarter_columns, stored_event,
 };
-use reader::Numbers;
 use reader::Session;
+use reader::{Numbers, Quarter};
 use types::Event;
 use types::Timestamp;
 

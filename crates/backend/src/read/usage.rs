@@ -8,12 +8,13 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 
 use super::{SqlDatabase, fetch, limit_to, numbers_summed};
-use crate::slot::{QUARTERS, Quarter, RowRange, covering, moved, quarters_of};
+use crate::slot::{QUARTERS, RowRange, covering, moved, quarters_of};
 use crate::sql::{Columns, Dialect, Query, day, int, numbers, text};
 use reader::Error;
 use reader::Numbers;
 use reader::{
-    By, Day, HourRow, SeriesRow, SpendingKey, SpendingRow, UsageFilter, UsagePage, UsageRow, UsageSums,
+    By, Day, HourRow, Quarter, SeriesRow, SpendingKey, SpendingRow, UsageFilter, UsagePage, UsageRow,
+    UsageSums,
 };
 use types::Filter;
 
@@ -47,27 +48,7 @@ async fn days(
 ) -> Result<UsagePage, Error> {
     let of_agents = series(database, By::Agent, filter.clone()).await?;
     let of_models = series(database, By::Model, filter).await?;
-    let mut days: BTreeMap<Day, UsageRow> = BTreeMap::new();
-    for row in of_agents {
-        let day = days.entry(row.day).or_insert_with(|| UsageRow {
-            key: row.day.to_string(),
-            agent: Some(row.key.clone()),
-            ..UsageRow::default()
-        });
-        day.sums.add(&row.sums);
-        if day.agent.as_ref() != Some(&row.key) {
-            day.agent = None;
-        }
-    }
-    for row in of_models.into_iter().filter(|row| row.sums.counts.unpriced_calls > 0) {
-        if let Some(day) = days.get_mut(&row.day) {
-            day.unpriced_models.push(row.key);
-        }
-    }
-    let more = days.len() > wanted.end;
-    let mut rows: Vec<UsageRow> = days.into_values().rev().skip(wanted.start).take(wanted.len()).collect();
-    rows.reverse();
-    Ok(UsagePage { rows, more })
+    Ok(UsagePage::of_days(of_agents, of_models, wanted))
 }
 
 pub(super) async fn series(
@@ -84,14 +65,8 @@ pub(super) async fn series(
     } else {
         of_all(database, key, by, &filter).await?
     };
-    let mut sums: BTreeMap<(Day, String), UsageSums> = BTreeMap::new();
-    for SeriesRow { day, key, sums: part } in parts {
-        sums.entry((day, key)).or_default().add(&part);
-    }
     let (since, until) = filter.days();
-    let within = |day: Day| since.is_none_or(|since| day >= since) && until.is_none_or(|until| day <= until);
-    let rows = sums.into_iter().map(|((day, key), sums)| SeriesRow { day, key, sums: sums.exact() });
-    Ok(rows.filter(|row| within(row.day) && row.sums != UsageSums::default()).collect())
+    Ok(SeriesRow::summed(parts, since, until))
 }
 
 /// Sums over all sessions: the days of UTC, then what the zone moves from one to another.
@@ -178,15 +153,9 @@ pub(super) async fn hours(database: &dyn SqlDatabase, filter: UsageFilter) -> Re
     query.and("d.day <", to.map(|to| QUARTERS + to.0.max(0)));
     restrict(&mut query, &filter.filter, false);
     query.push(" GROUP BY 1");
-    let rows = fetch(database, query, |row| Ok((int(row, "row")? - QUARTERS, sums_of(row)?))).await?;
-    let mut hours: BTreeMap<(i8, i8), UsageSums> = BTreeMap::new();
-    for (quarter, sums) in rows {
-        let at = jiff::Timestamp::from_millisecond(Quarter(quarter).start().0).unwrap_or_default();
-        let local = filter.zone.to_datetime(at);
-        let weekday = local.weekday().to_monday_zero_offset();
-        hours.entry((weekday, local.hour())).or_default().add(&sums);
-    }
-    Ok(hours.into_iter().map(|((weekday, hour), sums)| HourRow { weekday, hour, sums }).collect())
+    let rows =
+        fetch(database, query, |row| Ok((Quarter(int(row, "row")? - QUARTERS), sums_of(row)?))).await?;
+    Ok(HourRow::summed(rows, &filter.zone))
 }
 
 /// Sums of all time by agent, model and project, the most expensive first.

@@ -178,7 +178,8 @@ pub(super) fn migrate(conn: &mut Connection) -> Result<(), Error> {
     let migrations = migrations();
     let known = i64::try_from(migrations.len()).unwrap_or(i64::MAX);
     let tx = conn.transaction_with_behavior(TransactionBehavior::Immediate).map_err(super::failed)?;
-    let found: i64 = tx.query_row("PRAGMA user_version", [], |row| row.get(0)).map_err(super::failed)?;
+    let found: i64 =
+        tx.query_row("PRAGMA user_version", [], |row| row.get("user_version")).map_err(super::failed)?;
     if found > known {
         return Err(Error::Newer { found, known });
     }

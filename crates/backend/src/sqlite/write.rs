@@ -9,16 +9,15 @@ use uuid::Uuid;
 use super::{RowColumns, failed, read_rows};
 use crate::fold::{Arrival, SessionChange};
 use crate::intake::{Found, Intake};
-use crate::slot::Quarter;
 use crate::sql::{
     COST, COUNTED, Get, LIFE, LISTED, STORED_EVENT_COLUMNS, SessionColumn, SessionKey, SessionKeys, added,
     number_columns, numbers_added, session, session_columns, session_quarter, session_quarter_columns,
     stored_event,
 };
 use reader::Error;
-use reader::Numbers;
 use reader::Session;
 use reader::token::Owner;
+use reader::{Numbers, Quarter};
 use types::Event;
 use types::Timestamp;
 
@@ -42,11 +41,11 @@ pub(super) fn ingest(
 /// The owner's number in this database; given now if it has none.
 fn owner_number(conn: &Connection, owner: &Owner) -> Result<i64, Error> {
     let mut select = prepare(conn, "SELECT n FROM owner WHERE name = ?1")?;
-    if let Some(n) = select.query_row([owner.as_str()], |row| row.get(0)).optional().map_err(failed)? {
+    if let Some(n) = select.query_row([owner.as_str()], |row| row.get("n")).optional().map_err(failed)? {
         return Ok(n);
     }
     let mut insert = prepare(conn, "INSERT INTO owner (name) VALUES (?1) RETURNING n")?;
-    insert.query_row([owner.as_str()], |row| row.get(0)).map_err(failed)
+    insert.query_row([owner.as_str()], |row| row.get("n")).map_err(failed)
 }
 
 /// The stored revisions of the events that [`Intake::far_revisions`] names.
@@ -77,7 +76,7 @@ fn load(conn: &Connection, intake: &Intake) -> Result<(SessionKeys, Vec<Session>
     let mut select =
         prepare(conn, &format!("SELECT {}, s.n AS n FROM session s WHERE s.id = ?1", session_columns()))?;
     let mut next = conn
-        .query_row("SELECT ifnull(max(n), 0) FROM session", [], |row| row.get::<_, i64>(0))
+        .query_row("SELECT ifnull(max(n), 0) AS last FROM session", [], |row| row.get::<_, i64>("last"))
         .map_err(failed)?;
     let (mut keys, mut sessions) = (SessionKeys::new(), Vec::new());
     for id in intake.sessions() {
