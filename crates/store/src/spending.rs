@@ -23,6 +23,62 @@ row! {
     }
 }
 
+row! {
+    /// A session that is here, with what it may be counted for.
+    struct OwnerRow from "s" {
+        n: i64,
+        id: String,
+        shown: String = "ifnull(s.former_id, s.id)",
+        name: String,
+        agent: String,
+        agent_session: Option<String>,
+        started_at: Timestamp,
+        project: Option<String>,
+        repository: Option<String>,
+        branch: Option<String>,
+        group: Option<String> = "s.grp",
+        /// Where it worked.
+        folder: Option<String> = "s.cwd",
+        local_only: bool,
+        /// The session before it when it was first opened. Later openings may lead back.
+        came_from: Option<String> = "o.transitioned_from",
+        /// The session that it was started from inside of.
+        parent: Option<String> = "p.id",
+        /// JSON.
+        tags: String = "'[]'",
+    }
+}
+
+row! {
+    /// The same of one that was pruned.
+    struct PrunedOwnerRow from "s" {
+        row: OwnerRow = "s.n, s.id, s.id, s.name, s.agent, s.agent_session, s.started_at, s.project, s.repository, s.branch, s.grp, NULL, 0, s.transitioned_from, NULL, s.tags" [row],
+    }
+}
+
+impl OwnerRow {
+    fn owner(self, tags: Vec<String>) -> Owner {
+        Owner {
+            agent: self.agent,
+            conversation: self.agent_session,
+            session: Some(OwnerSession {
+                chain: self.id.clone(),
+                root: self.id,
+                id: self.shown,
+                name: self.name,
+                started_at: self.started_at,
+                group: self.group,
+                tags,
+                local_only: self.local_only,
+            }),
+            project: self.project,
+            repository: self.repository,
+            branch: self.branch,
+            folder: self.folder.map(PathBuf::from),
+        }
+    }
+}
+
 impl View<'_> {
     /// The calls of all sessions within a span, those of pruned ones included; local ones, the demonstration's, are left out.
     pub fn spending(&self, clock: &LocalClock, span: Span) -> Result<Spending, Error> {
@@ -75,46 +131,37 @@ impl View<'_> {
         let mut owners = Vec::new();
         let mut tags: HashMap<i64, Vec<String>> = HashMap::new();
         self.each("SELECT session, tag FROM tag ORDER BY session, tag", [], |row| {
-            tags.entry(row.get(0)?).or_default().push(row.get(1)?);
+            let (session, tag): (i64, String) = read_row(row)?;
+            tags.entry(session).or_default().push(tag);
             Ok(())
         })?;
-        // By id: the id that is shown, and where it was come to from when it was first opened. Later openings may lead back.
+        // By id: the id that is shown, and where it was come to from.
         let mut known: Links = HashMap::new();
         // The same for the session that it was started from inside of.
         let mut parents: Links = HashMap::new();
         let mut here = HashMap::new();
-        self.each(
-            "SELECT s.n, s.id, ifnull(s.former_id, s.id), s.name, s.agent, s.agent_session, s.started_at, s.project,
-               s.repository, s.branch, s.grp, s.cwd, s.local_only, o.transitioned_from, p.id
-             FROM session s LEFT JOIN opening o ON o.session = s.n AND o.number = 1 LEFT JOIN session p ON p.n = s.parent",
-            [],
-            |row| {
-                let n: i64 = row.get(0)?;
-                let owner = read_owner(row, row.get(11)?, row.get(12)?, tags.remove(&n).unwrap_or_default())?;
-                known.insert(row.get(1)?, (row.get(2)?, row.get(13)?));
-                parents.insert(row.get(1)?, (row.get(2)?, row.get(14)?));
-                if owner.session.as_ref().is_some_and(|session| !session.local_only) {
-                    here.insert(n, index(owners.len()));
-                }
-                owners.push(owner);
-                Ok(())
-            },
-        )?;
+        let from = "FROM session s LEFT JOIN opening o ON o.session = s.n AND o.number = 1
+                    LEFT JOIN session p ON p.n = s.parent";
+        self.each(&OwnerRow::select(from), [], |row| {
+            let mut row: OwnerRow = read_row(row)?;
+            known.insert(row.id.clone(), (row.shown.clone(), row.came_from.take()));
+            parents.insert(row.id.clone(), (row.shown.clone(), row.parent.take()));
+            if !row.local_only {
+                here.insert(row.n, index(owners.len()));
+            }
+            let tags = tags.remove(&row.n).unwrap_or_default();
+            owners.push(row.owner(tags));
+            Ok(())
+        })?;
         let mut pruned = HashMap::new();
-        self.each(
-            "SELECT n, id, id, name, agent, agent_session, started_at, project, repository, branch, grp, tags,
-               transitioned_from
-             FROM pruned_session",
-            [],
-            |row| {
-                let tags: String = row.get(11)?;
-                let owner = read_owner(row, None, false, serde_json::from_str(&tags).unwrap_or_default())?;
-                known.entry(row.get(1)?).or_insert((row.get(2)?, row.get(12)?));
-                pruned.insert(row.get::<_, i64>(0)?, index(owners.len()));
-                owners.push(owner);
-                Ok(())
-            },
-        )?;
+        self.each(&PrunedOwnerRow::select("FROM pruned_session s"), [], |row| {
+            let PrunedOwnerRow { mut row } = read_row(row)?;
+            known.entry(row.id.clone()).or_insert((row.shown.clone(), row.came_from.take()));
+            pruned.insert(row.n, index(owners.len()));
+            let tags = serde_json::from_str(&row.tags).unwrap_or_default();
+            owners.push(row.owner(tags));
+            Ok(())
+        })?;
         for owner in &mut owners {
             if let Some(session) = &mut owner.session {
                 session.chain = first_of(&session.chain, &known);
@@ -125,7 +172,7 @@ impl View<'_> {
     }
 
     /// Hands out the rows of a query, which may be many.
-    fn each(
+    pub(super) fn each(
         &self,
         sql: &str,
         params: impl rusqlite::Params,
@@ -150,7 +197,7 @@ impl View<'_> {
                (SELECT ifnull(max(n), 0) FROM record) + (SELECT ifnull(max(n), 0) FROM record_alias), (SELECT change FROM outbox)
              FROM session",
             [],
-            |row| Ok([row.get(0)?, row.get(1)?, row.get(2)?, row.get(3)?, row.get(4)?]),
+            |row| read_row::<(i64, i64, i64, i64, i64)>(row).map(Into::into),
         )
     }
 
@@ -169,33 +216,6 @@ impl View<'_> {
             Ok(())
         })
     }
-}
-
-/// Columns 1 to 10; where it worked is known of those that are still here.
-fn read_owner(
-    row: &Row<'_>,
-    folder: Option<String>,
-    local_only: bool,
-    tags: Vec<String>,
-) -> rusqlite::Result<Owner> {
-    Ok(Owner {
-        agent: row.get(4)?,
-        conversation: row.get(5)?,
-        session: Some(OwnerSession {
-            id: row.get(2)?,
-            name: row.get(3)?,
-            started_at: row.get(6)?,
-            group: row.get(10)?,
-            tags,
-            chain: row.get(1)?,
-            root: row.get(1)?,
-            local_only,
-        }),
-        project: row.get(7)?,
-        repository: row.get(8)?,
-        branch: row.get(9)?,
-        folder: folder.map(PathBuf::from),
-    })
 }
 
 /// By the id of a session: the id that is shown, and the session before it or above it.
