@@ -12,8 +12,9 @@ pub mod cmd;
 pub mod demo;
 pub mod doctor;
 pub mod failure;
+mod former_copies;
 pub mod fullscreen;
-pub mod mirror;
+pub mod history;
 pub mod progress;
 #[cfg(test)]
 mod scribe_tests;

@@ -11,14 +11,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use tokio::net::TcpListener;
-use tokio::runtime::Handle;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::browser;
 use crate::cli;
-use crate::mirror::LocalMirror;
-use crate::mirror::history::HistoryFeed;
+use crate::former_copies;
+use crate::history::HistoryFeed;
 use agents::registry;
 use dashboard::{Conversation, Dashboard, Gate, History, KnownAgents, LocalFacts, Outbox, Titles, router};
 use format::output::screen::Unread;
@@ -27,6 +26,7 @@ use os::home::{Home, own_var};
 use pty::process;
 use reader::token::new_key;
 use report::open::{open, recover};
+use report::read_model::{HistoryScan, LocalSessions};
 use server::Clients;
 use store::{self, Store, View};
 
@@ -69,16 +69,18 @@ async fn serve(
 ) -> anyhow::Result<()> {
     // Before the address is printed: its reader may end us at once.
     let (mut interrupt, mut terminate) = (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?);
-    let mirror = LocalMirror::open(home).await?;
+    let connect = || Store::open(home, SystemClock.now());
+    let sessions = LocalSessions::new(connect()?, connect()?);
     let listener = listen(args.port).await?;
     let address = listener.local_addr()?;
     let (gate, code) = Gate::once(address.port(), cookie_key(home)?)?;
     let (closing, closed) = watch::channel(false);
     let facts = Arc::new(ThisMachine {
-        store: Mutex::new(Store::open(home, SystemClock.now())?),
-        history: HistoryFeed::start(home.clone(), Handle::current())?,
+        store: Mutex::new(connect()?),
+        history: HistoryFeed::start(HistoryScan::new(home.clone(), connect()?, sessions.clone()))?,
     });
-    let dashboard = Dashboard::local(mirror.storage(), gate, facts, Arc::new(SystemClock), closed.clone());
+    let reader = Arc::new(sessions.reader());
+    let dashboard = Dashboard::local(reader, gate, facts, Arc::new(SystemClock), closed.clone());
     let url = entrance(address, &code);
     write!(
         out,
@@ -90,10 +92,14 @@ async fn serve(
         let _ = lock.write_all_at(format!("{:05}\n", address.port()).as_bytes(), 0);
     }
     show(args, &url, home);
-    let (home, kept) = (home.clone(), home);
-    let runtime = Handle::current();
-    let follower = std::thread::Builder::new().name("dashboard copy".to_owned());
-    follower.spawn(move || follow(&runtime, mirror, store, &home, &closed))?;
+    let (home, kept, alone) = (home.clone(), home, lock.is_some());
+    let follower = std::thread::Builder::new().name("dashboard store".to_owned());
+    follower.spawn(move || {
+        if alone {
+            former_copies::remove(&home);
+        }
+        follow(&sessions, store, &home, &closed);
+    })?;
     let asked_to_end = async move {
         tokio::select! {
             _ = interrupt.recv() => {}
@@ -145,23 +151,17 @@ fn answers(address: SocketAddr) -> io::Result<bool> {
     Ok(&begin == b"HTTP/1.1 ")
 }
 
-/// Keeps the mirror up to date. An error is logged, and the next look tries again; the pages show what was copied so far.
-fn follow(
-    runtime: &Handle,
-    mut mirror: LocalMirror,
-    mut store: Store,
-    home: &Home,
-    closing: &watch::Receiver<bool>,
-) {
+/// Keeps the pages up to date. An error is logged, and the next look tries again; the pages show what was read so far.
+fn follow(sessions: &LocalSessions, mut store: Store, home: &Home, closing: &watch::Receiver<bool>) {
     let mut recovered = Instant::now();
     while !*closing.borrow() {
+        if let Err(error) = sessions.catch_up() {
+            tracing::warn!(%error, "the dashboard is not up to date");
+        }
         std::thread::sleep(LOOK);
         if recovered.elapsed() >= RECOVER {
             recover(&mut store, home);
             recovered = Instant::now();
-        }
-        if let Err(error) = runtime.block_on(mirror.catch_up()) {
-            tracing::warn!(%error, "the dashboard is not up to date");
         }
     }
 }
@@ -209,7 +209,7 @@ fn entrance(address: SocketAddr, code: &str) -> String {
 /// Sessions that a search finds by their titles. Why 2,000: nobody pages through more, and each is a value of the query.
 const TITLED: usize = 2000;
 
-/// What the local store knows beyond the events in the mirror.
+/// What this machine knows beyond the read model.
 struct ThisMachine {
     store: Mutex<Store>,
     history: Arc<HistoryFeed>,

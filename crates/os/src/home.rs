@@ -52,14 +52,9 @@ impl Home {
         !std::fs::metadata(self.database()).is_err_and(|error| is_absent(&error))
     }
 
-    /// The mirror of the database that the dashboard reads.
-    pub fn dashboard_database(&self) -> PathBuf {
-        self.0.join("dashboard.db")
-    }
-
-    /// The same beside all other conversations of this machine.
-    pub fn history_database(&self) -> PathBuf {
-        self.0.join("history.db")
+    /// Databases into which earlier versions copied the store for the dashboard.
+    pub fn former_dashboard_copies(&self) -> [PathBuf; 2] {
+        ["dashboard.db", "history.db"].map(|name| self.0.join(name))
     }
 
     /// The published records, one file per session.

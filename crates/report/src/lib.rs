@@ -23,6 +23,7 @@ pub mod list;
 pub mod open;
 pub mod plan;
 pub mod question;
+pub mod read_model;
 pub mod search;
 pub mod state;
 pub mod statusline;

@@ -95,28 +95,28 @@ impl Scanner<'_> {
 }
 
 impl ForeignSessions {
-    /// Leaves out all sessions but these.
-    pub fn retain(&mut self, wanted: impl Fn(&ForeignSession) -> bool) {
-        let kept = self.keys.iter().zip(&self.sessions).filter(|(_, session)| wanted(session));
-        let (keys, sessions) = kept.map(|(key, session)| (*key, session.clone())).unzip();
-        (self.keys, self.sessions) = (keys, sessions);
-    }
-
     /// Every session with its calls, those in the order of their times, priced as the meter prices them.
     pub fn calls(&self) -> ForeignCalls<'_> {
-        ForeignCalls { foreign: self, next: 0, ready: Vec::new().into_iter() }
+        self.calls_of(|_| true)
     }
 
-    /// The calls of the sessions from `first` on, as many sessions as fit.
-    fn some(&self, first: usize) -> io::Result<Vec<Vec<Priced>>> {
+    /// The same of these sessions alone.
+    pub fn calls_of(&self, wanted: impl Fn(&ForeignSession) -> bool) -> ForeignCalls<'_> {
+        let wanted = (0..self.sessions.len()).filter(|at| wanted(&self.sessions[*at])).collect();
+        ForeignCalls { foreign: self, wanted, next: 0, ready: Vec::new().into_iter() }
+    }
+
+    /// The calls of the first of these sessions, as many sessions as fit.
+    fn some(&self, wanted: &[usize]) -> io::Result<Vec<Vec<Priced>>> {
         let mut sum = 0;
-        let fitting = self.sessions[first..].iter().take_while(|session| {
-            let fits = sum == 0 || sum + session.sums.calls.api_calls <= AT_ONCE;
-            sum += session.sums.calls.api_calls;
+        let fitting = wanted.iter().take_while(|at| {
+            let calls = self.sessions[**at].sums.calls.api_calls;
+            let fits = sum == 0 || sum + calls <= AT_ONCE;
+            sum += calls;
             fits
         });
         let places: HashMap<(StringId, StringId), usize> =
-            self.keys[first..].iter().copied().zip(0..).take(fitting.count()).collect();
+            fitting.map(|at| self.keys[*at]).zip(0..).collect();
         let mut calls: Vec<Vec<Priced>> = vec![Vec::new(); places.len()];
         let index = &self.scanned.index;
         merge(readers(&self.scanned.calls, &self.owned), |group| {
@@ -156,6 +156,8 @@ impl ForeignSessions {
 #[derive(Debug)]
 pub struct ForeignCalls<'a> {
     foreign: &'a ForeignSessions,
+    /// Places in the list of sessions.
+    wanted: Vec<usize>,
     next: usize,
     ready: std::vec::IntoIter<Vec<Priced>>,
 }
@@ -164,16 +166,16 @@ impl<'a> Iterator for ForeignCalls<'a> {
     type Item = io::Result<(&'a ForeignSession, Vec<Priced>)>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        let session = self.foreign.sessions.get(self.next)?;
+        let session = &self.foreign.sessions[*self.wanted.get(self.next)?];
         let calls = match self.ready.next() {
             Some(calls) => calls,
-            None => match self.foreign.some(self.next) {
+            None => match self.foreign.some(&self.wanted[self.next..]) {
                 Ok(ready) => {
                     self.ready = ready.into_iter();
                     self.ready.next()?
                 }
                 Err(error) => {
-                    self.next = self.foreign.sessions.len();
+                    self.next = self.wanted.len();
                     return Some(Err(error));
                 }
             },

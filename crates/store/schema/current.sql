@@ -223,7 +223,7 @@ CREATE TABLE event (
 CREATE INDEX event_of_record ON event (record) WHERE record IS NOT NULL;
 CREATE INDEX event_of_life ON event (session, type, opening) WHERE record IS NULL;
 CREATE INDEX event_by_change ON event (change) WHERE change IS NOT NULL;
--- What senders and the dashboard's copy look for among everything there is.
+-- What senders and the dashboard look for among everything there is.
 CREATE INDEX event_kept_back ON event (n) WHERE change IS NULL;
 
 CREATE TABLE outbox (

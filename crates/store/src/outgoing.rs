@@ -6,7 +6,7 @@ use rusqlite::{Row, params};
 
 use super::proxied::ProxyColumns;
 use super::record::{ErrorColumns, ToolColumns, UsageColumns};
-use super::row::{read_row, read_value};
+use super::row::read_row;
 use super::{Error, EventRow, SinkRow, View};
 use types::event::{ApiError, Cost, Dimension, Key, Prompt, Source, Text, Timing, Tool, Usage};
 use types::row::{FromRow, RowColumns, RowReader};
@@ -31,7 +31,7 @@ impl Deref for Outgoing {
 
 row! {
     /// An event with its session and the record it is told from.
-    struct OutgoingRow from "s" {
+    pub(super) struct OutgoingRow from "s" {
         event: EventRow [row],
         session: Text = "ifnull(s.former_id, s.id)" as String => Text::cut,
         agent: Dimension as String => Dimension::cut,
@@ -57,9 +57,6 @@ row! {
 pub(super) const FROM: &str =
     "event e JOIN session s ON s.n = e.session LEFT JOIN record r ON r.n = e.record";
 
-/// The same by the index of the few that are kept back.
-const KEPT_BACK: &str = "event e INDEXED BY event_kept_back JOIN session s ON s.n = e.session LEFT JOIN record r ON r.n = e.record";
-
 /// Whether something that the session `s` has lived through is from before a sink's part of the outbox begins. What it was
 /// bound by is never revised, so that stays where it is whatever comes late; and a session that was never bound has nothing
 /// between its START and its END.
@@ -72,6 +69,11 @@ pub(super) fn began_before(since: &str) -> String {
 }
 
 impl OutgoingRow {
+    /// The number of its session.
+    pub(super) fn session_number(&self) -> i64 {
+        self.event.session
+    }
+
     /// As it may be sent: names that are no plain ones stay here.
     pub(super) fn publish(self) -> Outgoing {
         let mut outgoing = self.whole();
@@ -180,8 +182,16 @@ impl View<'_> {
     /// What a sink whose part of the outbox begins after `since` gets of the events changed after one number up to another,
     /// oldest change first. Of a session that began before that, and of the demo, it gets nothing.
     pub fn outgoing(&self, since: i64, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
         let whole = format!("s.local_only = 0 AND NOT {}", began_before(&since.to_string()));
-        self.changed_where(&whole, after, up_to, limit)
+        self.all(
+            &format!(
+                "SELECT {OUTGOING} FROM {FROM} WHERE e.change > ?1 AND e.change <= ?2 AND {whole}
+                 ORDER BY e.change LIMIT ?3"
+            ),
+            [after, up_to, limit],
+            read_row,
+        )
     }
 
     /// What a sink has taken of events of this time or later: those that its cursor has passed, but for what it refused or what
@@ -202,29 +212,6 @@ impl View<'_> {
         )
     }
 
-    /// The same without these limits, for the dashboard of this machine.
-    pub fn changed(&self, after: i64, up_to: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
-        self.changed_where("true", after, up_to, limit)
-    }
-
-    fn changed_where(
-        &self,
-        which: &str,
-        after: i64,
-        up_to: i64,
-        limit: usize,
-    ) -> Result<Vec<Outgoing>, Error> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.all(
-            &format!(
-                "SELECT {OUTGOING} FROM {FROM} WHERE e.change > ?1 AND e.change <= ?2 AND {which}
-                 ORDER BY e.change LIMIT ?3"
-            ),
-            [after, up_to, limit],
-            read_row,
-        )
-    }
-
     /// A session's events as they are here: for an export, and for what never leaves this machine.
     pub fn outgoing_of(&self, session: i64) -> Result<Vec<Outgoing>, Error> {
         self.all(
@@ -232,29 +219,6 @@ impl View<'_> {
             [session],
             |row| read_row(row).map(OutgoingRow::whole),
         )
-    }
-
-    /// The events that are kept back, in the order they were written, after one of them.
-    pub fn kept_back(&self, after: i64, limit: usize) -> Result<Vec<Outgoing>, Error> {
-        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        self.all(
-            &format!(
-                "SELECT {OUTGOING} FROM {KEPT_BACK} WHERE e.n > ?1 AND e.change IS NULL ORDER BY e.n LIMIT ?2"
-            ),
-            [after, limit],
-            read_row,
-        )
-    }
-
-    /// Those of them that were revised: a revision of one gives it no new place.
-    pub fn kept_back_revised(&self) -> Result<Vec<Outgoing>, Error> {
-        let imported = "s.imported_from IS NOT NULL AND e.change IS NULL AND e.rev > 0";
-        self.all(&format!("SELECT {OUTGOING} FROM {KEPT_BACK} WHERE {imported}"), [], read_row)
-    }
-
-    /// How many sessions have at least one event.
-    pub fn sessions_with_events(&self) -> Result<i64, Error> {
-        self.one("SELECT count(*) FROM session WHERE last_seq > 0", [], read_value)
     }
 
     /// What a backfill would send: everything there is, oldest first.

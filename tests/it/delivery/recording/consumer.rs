@@ -1,12 +1,14 @@
 //! The recorded events, and malformed ones, posted to a real backend, and its answers to every question.
 
 use std::fmt::Write;
-use std::io::{BufRead, BufReader};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
+use os::clock::{Clock, SystemClock};
+use report::read_model::LocalSessions;
 use serde_json::{Value, json};
 
 use super::fixture::{self, Comparison};
+use super::served_reader::ServedReader;
 use super::stable::{Stable, numbers, without_number};
 use crate::sandbox::{CODEMIE, output_of};
 use crate::support::http::ask;
@@ -146,13 +148,19 @@ fn revisions() -> [String; 4] {
 
 /// Everything that a backend answered, one after the other.
 struct Conversation<'a> {
-    served: &'a Served,
+    url: String,
+    /// By role.
+    token: &'a dyn Fn(&str) -> String,
     text: String,
 }
 
-impl Conversation<'_> {
+impl<'a> Conversation<'a> {
+    fn new(url: String, token: &'a dyn Fn(&str) -> String) -> Self {
+        Self { url, token, text: String::new() }
+    }
+
     fn ask(&mut self, method: &str, path: &str, role: Option<&str>, body: &str) -> String {
-        let token = role.map(|role| self.served.token(role));
+        let token = role.map(self.token);
         self.ask_with(method, path, role.unwrap_or("nobody"), token, body)
     }
 
@@ -160,7 +168,7 @@ impl Conversation<'_> {
         let json = ("content-type".to_owned(), "application/json".to_owned());
         let token = token.map(|token| ("authorization".to_owned(), format!("Bearer {token}")));
         let headers: Vec<_> = [json].into_iter().chain(token).collect();
-        let (status, _, answer) = ask(&self.served.url(), method, path, &headers, body.as_bytes()).unwrap();
+        let (status, _, answer) = ask(&self.url, method, path, &headers, body.as_bytes()).unwrap();
         let answer = String::from_utf8(answer).unwrap();
         // Objects of a list on lines of their own, so that a difference is found by eye.
         let shown = sorted_models(&answer).replace("},{", "},\n{");
@@ -210,7 +218,8 @@ fn holes() -> String {
 fn converse(database: &str) -> [(&'static str, String); 3] {
     let began = jiff::Timestamp::now().as_millisecond() - 60_000;
     let served = Served::start(database);
-    let mut talk = Conversation { served: &served, text: String::new() };
+    let token = |role: &str| served.token(role);
+    let mut talk = Conversation::new(served.url(), &token);
     for name in ["import.native.txt", "import.foreign.txt"] {
         for body in bodies(&fixture::read(name)) {
             talk.ask("POST", "/v1/events", Some("ingest"), &body);
@@ -296,22 +305,16 @@ fn postgres_answers_as_sqlite_does() {
     comparison.finish();
 }
 
-/// The dashboard reads a copy of the store, made without HTTP; a backend on that file shows what it holds.
+/// The dashboard reads the store as it is; the backend's interface over that read model shows what it holds.
 #[test]
-fn dashboard_copy_holds_the_events_as_recorded() {
+fn dashboard_reads_the_events_as_recorded() {
     let (sandbox, _) = super::imported();
-    let mut dashboard =
-        super::codemie(&sandbox, &["dashboard", "--no-open"]).stdout(Stdio::piped()).spawn().unwrap();
-    // Its address is printed when the copy is made.
-    let mut address = String::new();
-    BufReader::new(dashboard.stdout.take().unwrap()).read_line(&mut address).unwrap();
-    dashboard.kill().unwrap();
-    dashboard.wait().unwrap();
-    assert!(address.starts_with("http://"), "{address}");
-
+    let home = os::home::Home::at(sandbox.path(".codemie"));
+    let connect = || store::Store::open(&home, SystemClock.now()).unwrap();
     let began = jiff::Timestamp::now().as_millisecond() - 60_000;
-    let served = Served::start(&format!("sqlite:{}", sandbox.path(".codemie/dashboard.db").display()));
-    let mut talk = Conversation { served: &served, text: String::new() };
+    let served = ServedReader::start(LocalSessions::new(connect(), connect()).reader());
+    let token = |_: &str| served.token.clone();
+    let mut talk = Conversation::new(format!("http://{}", served.address), &token);
     let imported = [1, 4, 5, 7].map(|number| format!("0a000000-0000-4000-8000-{number:012}"));
     for id in imported.iter().map(String::as_str).chain(["legacy-implementor-1760747400000"]) {
         talk.get(&format!("/v1/sessions/{id}"));

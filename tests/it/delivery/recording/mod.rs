@@ -23,6 +23,7 @@ mod consumer;
 mod fixture;
 mod live;
 mod protobuf;
+mod served_reader;
 mod stable;
 
 use std::fmt::Write;
