@@ -32,7 +32,7 @@ use reader::{
 };
 use scan::ForeignSessions;
 use store::{EventMark, Store, Whose};
-use tokio::sync::broadcast;
+use tokio::sync::{Semaphore, broadcast};
 use types::{EventKind, Timestamp};
 
 use detail::Sources;
@@ -44,6 +44,10 @@ pub use history::{HistoryError, HistoryScan};
 /// Changes that a live page may lag behind before it misses some.
 const FEED: usize = 256;
 
+/// Answers that are worked on at once; others wait. Each takes memory for a moment, which the allocator keeps by thread: with the nine
+/// of an overview side by side a dashboard of 10,000 sessions grew from 68 to 198 MB, with four to 141.
+const AT_ONCE: usize = 4;
+
 /// The store's sessions in memory, shared by all that answer from them.
 pub struct LocalSessions {
     follower: Mutex<Follower>,
@@ -52,6 +56,7 @@ pub struct LocalSessions {
     /// For what is asked of single sessions.
     store: Mutex<Store>,
     feed: broadcast::Sender<Arc<[Touched]>>,
+    turns: Arc<Semaphore>,
 }
 
 impl fmt::Debug for LocalSessions {
@@ -96,6 +101,7 @@ impl LocalSessions {
             index: RwLock::default(),
             store: Mutex::new(details),
             feed: broadcast::Sender::new(FEED),
+            turns: Arc::new(Semaphore::new(AT_ONCE)),
         })
     }
 
@@ -226,7 +232,9 @@ impl LocalReader {
     ) -> Answer<'_, T> {
         let Self { sessions, history } = self.clone();
         Box::pin(async move {
+            let turn = sessions.turns.clone().acquire_owned().await.map_err(unavailable)?;
             let task = tokio::task::spawn_blocking(move || {
+                let _turn = turn;
                 let store = &sessions.store;
                 if let Some(machine) = &history {
                     return work(&machine.indexes, &Sources { store, foreign: Some(&machine.foreign) });
