@@ -11,7 +11,7 @@ use reader::{
 use scan::ForeignSessions;
 use store::Store;
 use types::event::{Attributes, Cost};
-use types::{Event, EventType, PicoDollars, Timestamp, ToolKind, plain};
+use types::{Event, EventType, PicoDollars, Timestamp, ToolKind, redact};
 
 use super::entry::Entry;
 use super::index::Index;
@@ -73,7 +73,7 @@ impl Sources<'_> {
         };
         let mut tools: BTreeMap<(String, &str), ToolNumbers> = BTreeMap::new();
         for count in counts {
-            let key = (plain::name(&count.name).into_owned(), count.kind.map_or("", ToolKind::as_str));
+            let key = (redact::name(&count.name).into_owned(), count.kind.map_or("", ToolKind::as_str));
             tools.entry(key).or_default().add(&ToolNumbers {
                 calls: count.calls,
                 errors: count.errors,

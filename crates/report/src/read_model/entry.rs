@@ -6,7 +6,7 @@ use std::sync::Arc;
 use reader::{Numbers, Quarter, Seqs, Session};
 use store::{Outgoing, RecordKind, RecordNumbers, SeqSpan, View, Whose};
 use types::event::{Attributes, Dimension};
-use types::{Event, Timestamp, plain};
+use types::{Event, Timestamp, redact};
 
 /// A session as pages show it.
 #[derive(Clone, Debug)]
@@ -43,7 +43,7 @@ impl ModelNames {
             return name.clone();
         }
         let cut = Dimension::cut(model.to_owned());
-        let name: Arc<str> = plain::model(&cut).into();
+        let name: Arc<str> = redact::model(&cut).into();
         self.0.insert(model.to_owned(), name.clone());
         name
     }

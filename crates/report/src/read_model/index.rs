@@ -10,6 +10,7 @@ use reader::{
 };
 
 use super::entry::Entry;
+use types::Filter;
 
 /// Values that are offered to filter by.
 const OFFERED: usize = 1000;
@@ -162,7 +163,7 @@ struct SumPart<'a, P> {
 }
 
 impl<P> SumPart<'_, P> {
-    fn passes(&self, by: By, filter: &UsageFilter) -> bool {
+    fn passes(&self, by: By, filter: &Filter) -> bool {
         let is =
             |wanted: &Option<String>, value: &str| wanted.as_deref().is_none_or(|wanted| wanted == value);
         is(&filter.agent, self.agent)
@@ -189,7 +190,7 @@ impl<P> SumPart<'_, P> {
 
 /// Whether the sums over all sessions do not know what is asked for.
 fn needs_sessions(by: By, filter: &UsageFilter) -> bool {
-    matches!(by, By::Session | By::Branch) || filter.branch.is_some()
+    matches!(by, By::Session | By::Branch) || filter.filter.branch.is_some()
 }
 
 /// The sums that pass a filter, by period, by what they are split by, and where it is needed by session.
@@ -199,7 +200,8 @@ fn parts<'a, P: Copy + PartialEq>(
     filter: &UsageFilter,
     period: impl Fn(Quarter) -> P,
 ) -> Vec<SumPart<'a, P>> {
-    let (from, to) = Quarter::of_days(filter.since, filter.until, &filter.zone);
+    let (first, last) = filter.days();
+    let (from, to) = Quarter::of_days(first, last, &filter.zone);
     let (from, to) = (from.unwrap_or(Quarter(i64::MIN)), to.unwrap_or(Quarter(i64::MAX)));
     let mut parts = Vec::new();
     for index in indexes {
@@ -209,7 +211,7 @@ fn parts<'a, P: Copy + PartialEq>(
             index.parts_of_all(from..to, by, filter, &period, &mut parts);
         }
     }
-    parts.retain(|part| part.passes(by, filter));
+    parts.retain(|part| part.passes(by, &filter.filter));
     parts
 }
 
@@ -229,8 +231,9 @@ impl Index {
         };
         let Some((first, _)) = self.sums.first_key_value() else { return };
         let keys = 0..self.keys.len();
-        let wanted: Vec<bool> =
-            keys.map(|number| part(number, period(*first), Numbers::default()).passes(by, filter)).collect();
+        let wanted: Vec<bool> = keys
+            .map(|number| part(number, period(*first), Numbers::default()).passes(by, &filter.filter))
+            .collect();
         let mut current: Option<P> = None;
         let mut sums: BTreeMap<usize, Numbers> = BTreeMap::new();
         let mut close = |period: Option<P>, sums: &mut BTreeMap<usize, Numbers>| {
@@ -332,7 +335,8 @@ pub(super) fn series(indexes: &[Arc<Index>], by: By, filter: &UsageFilter) -> Ve
         key: part.key(split).to_owned(),
         sums: UsageSums::of(&part.numbers),
     });
-    SeriesRow::summed(rows, filter.since, filter.until)
+    let (first, last) = filter.days();
+    SeriesRow::summed(rows, first, last)
 }
 
 pub(super) fn hours(indexes: &[Arc<Index>], filter: &UsageFilter) -> Vec<HourRow> {

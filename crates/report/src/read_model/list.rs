@@ -8,11 +8,13 @@ use reader::{Counted, Cursor, Numbers, Order, OrderBy, OrderKey, Page, Session, 
 
 use super::entry::Entry;
 use super::index::Index;
+use types::Span;
 
 /// A filter, prepared to be held against many sessions.
 struct Wanted {
     filter: SessionFilter,
-    search: Option<String>,
+    /// In lower case.
+    words: Vec<String>,
     tag: Option<String>,
     also: HashSet<String>,
 }
@@ -25,17 +27,18 @@ fn is<'a>(wanted: Option<&str>, value: impl FnOnce() -> Option<&'a str>) -> bool
 impl Wanted {
     fn new(mut filter: SessionFilter) -> Self {
         Self {
-            search: filter.search.as_deref().map(str::to_lowercase),
-            tag: filter.tag.as_deref().map(|tag| format!("\n{}\n", tag.to_lowercase())),
+            words: filter.filter.words.iter().map(|word| word.to_lowercase()).collect(),
+            tag: filter.filter.tag.as_deref().map(|tag| format!("\n{}\n", tag.to_lowercase())),
             also: std::mem::take(&mut filter.also).into_iter().collect(),
             filter,
         }
     }
 
     fn takes(&self, entry: &Entry) -> bool {
-        let Self { filter, search, tag, also } = self;
-        let Entry { session, words, tags, slots, .. } = entry;
+        let Self { filter: SessionFilter { filter, gaps, .. }, words, tag, also } = self;
+        let Entry { session, words: known, tags, slots, .. } = entry;
         let life = &session.life;
+        let Span { since, until } = filter.span;
         is(filter.agent.as_deref(), || Some(&life.agent))
             && filter.without_agent.as_ref().is_none_or(|without| *without != life.agent)
             && is(filter.project.as_deref(), || session.project())
@@ -44,11 +47,11 @@ impl Wanted {
             && is(filter.machine.as_deref(), || life.machine.as_deref())
             && is(filter.group.as_deref(), || Some(session.group().unwrap_or_default()))
             && filter.status.is_none_or(|status| status == session.status())
-            && filter.since.is_none_or(|since| session.started_at() >= since)
-            && filter.until.is_none_or(|until| session.started_at() < until)
-            && (!filter.gaps || session.missing_count() > 0)
+            && since.is_none_or(|since| session.started_at() >= since)
+            && until.is_none_or(|until| session.started_at() < until)
+            && (!gaps || session.missing_count() > 0)
             && tag.as_ref().is_none_or(|tag| tags.contains(tag))
-            && search.as_ref().is_none_or(|search| words.contains(search) || also.contains(&session.id))
+            && (words.iter().all(|word| known.contains(word)) || also.contains(&session.id))
             && filter.model.as_deref().is_none_or(|model| {
                 slots.iter().any(|slot| *slot.model == *model && slot.numbers.api_calls > 0)
             })

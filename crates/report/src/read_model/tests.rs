@@ -15,7 +15,7 @@ use store::session::lifecycle::{ConversationStart, RunStart};
 use store::session::prune::prune;
 use store::session::state::Exit;
 use store::session::testing::{World, usage};
-use types::{RunId, SessionId, Status, TransitionKind};
+use types::{Filter, RunId, SessionId, Span, Status, TransitionKind};
 
 use super::*;
 
@@ -159,27 +159,29 @@ fn arrived(mut session: Session) -> Session {
 
 fn filters() -> Vec<SessionFilter> {
     let text = |text: &str| Some(text.to_owned());
-    let all = SessionFilter::default;
-    vec![
+    let all = Filter::default;
+    let midnight = Timestamp::parse("2026-11-17T00:00:00Z");
+    let filters = [
         all(),
-        SessionFilter { agent: text("claude"), ..all() },
-        SessionFilter { without_agent: text("claude"), ..all() },
-        SessionFilter { project: text("Ölpumpe"), ..all() },
-        SessionFilter { branch: text("main"), status: Some(Status::Active), ..all() },
-        SessionFilter { status: Some(Status::Failed), ..all() },
-        SessionFilter { model: text("gpt-5.2"), ..all() },
-        SessionFilter { model: text("unheard-of"), ..all() },
-        SessionFilter { machine: text("m"), ..all() },
-        SessionFilter { user: text("u"), ..all() },
-        SessionFilter { gaps: true, ..all() },
-        SessionFilter { tag: text("NIGHT"), ..all() },
-        SessionFilter { group: text("wave-1"), ..all() },
-        SessionFilter { group: text("wave"), ..all() },
-        SessionFilter { search: text("öLP"), ..all() },
-        SessionFilter { search: text("nothing"), ..all() },
-        SessionFilter { since: Some(Timestamp::parse("2026-11-17T00:00:00Z").unwrap()), ..all() },
-        SessionFilter { until: Some(Timestamp::parse("2026-11-17T00:00:00Z").unwrap()), ..all() },
-    ]
+        Filter { agent: text("claude"), ..all() },
+        Filter { without_agent: text("claude"), ..all() },
+        Filter { project: text("Ölpumpe"), ..all() },
+        Filter { branch: text("main"), status: Some(Status::Active), ..all() },
+        Filter { status: Some(Status::Failed), ..all() },
+        Filter { model: text("gpt-5.2"), ..all() },
+        Filter { model: text("unheard-of"), ..all() },
+        Filter { machine: text("m"), ..all() },
+        Filter { user: text("u"), ..all() },
+        Filter { tag: text("NIGHT"), ..all() },
+        Filter { group: text("wave-1"), ..all() },
+        Filter { group: text("wave"), ..all() },
+        Filter { words: vec!["öLP".into()], ..all() },
+        Filter { words: vec!["nothing".into()], ..all() },
+        Filter { span: Span { since: midnight, until: None }, ..all() },
+        Filter { span: Span { since: None, until: midnight }, ..all() },
+    ];
+    let gaps = SessionFilter { gaps: true, ..SessionFilter::default() };
+    filters.into_iter().map(SessionFilter::from).chain([gaps]).collect()
 }
 
 fn orders(now: Timestamp) -> Vec<Order> {
@@ -233,29 +235,32 @@ fn sums_are_those_of_a_backend_with_the_same_events() {
     let both = Both(&local, &backend);
     let text = |text: &str| Some(text.to_owned());
     let day = |day: &str| Day::parse(day);
-    let all = UsageFilter::default;
-    let filters = [
+    let all = Filter::default;
+    let whenever = [
         all(),
-        UsageFilter { agent: text("claude"), ..all() },
-        UsageFilter { without_agent: text("codex"), ..all() },
-        UsageFilter { model: text("gpt-5.2"), ..all() },
-        UsageFilter { project: text("Ölpumpe"), ..all() },
-        UsageFilter { user: text("nobody"), ..all() },
-        UsageFilter { branch: text("main"), ..all() },
-        UsageFilter { since: day("2026-11-17"), ..all() },
-        UsageFilter { until: day("2026-11-16"), ..all() },
-        UsageFilter { since: day("2026-11-18"), until: day("2026-11-16"), ..all() },
-        UsageFilter {
-            since: day("2026-11-16"),
-            until: day("2026-11-17"),
-            branch: text("fix/rounding"),
-            ..all()
-        },
+        Filter { agent: text("claude"), ..all() },
+        Filter { without_agent: text("codex"), ..all() },
+        Filter { model: text("gpt-5.2"), ..all() },
+        Filter { project: text("Ölpumpe"), ..all() },
+        Filter { user: text("nobody"), ..all() },
+        Filter { branch: text("main"), ..all() },
+    ];
+    let spans = [
+        (day("2026-11-17"), None, None),
+        (None, day("2026-11-16"), None),
+        (day("2026-11-18"), day("2026-11-16"), None),
+        (day("2026-11-16"), day("2026-11-17"), text("fix/rounding")),
     ];
     let mut rows = 0;
     for zone in ["UTC0", "<+0545>-5:45", "EST5EDT,M3.2.0,M11.1.0", "<+14>-14"] {
-        for filter in &filters {
-            let filter = UsageFilter { zone: TimeZone::posix(zone).unwrap(), ..filter.clone() };
+        let zone = TimeZone::posix(zone).unwrap();
+        let within = spans.iter().map(|(first, last, branch)| Filter {
+            span: Day::span_in(*first, *last, &zone),
+            branch: branch.clone(),
+            ..all()
+        });
+        for filter in whenever.iter().cloned().chain(within) {
+            let filter = UsageFilter { filter, zone: zone.clone() };
             for by in [By::Day, By::Session, By::Model, By::Project, By::Agent, By::Branch, By::User] {
                 for range in [0..100, 0..1, 1..2] {
                     let what = (by, &filter, &range);
@@ -264,7 +269,7 @@ fn sums_are_those_of_a_backend_with_the_same_events() {
                 }
                 rows += both.same((by, &filter), |reader| reader.series(by, filter.clone())).len();
             }
-            if filter.branch.is_none() {
+            if filter.filter.branch.is_none() {
                 let of = |reader: &dyn Reader| {
                     let exact = |row: HourRow| HourRow { sums: row.sums.exact(), ..row };
                     wait(reader.hours(filter.clone())).into_iter().map(exact).collect::<Vec<_>>()
