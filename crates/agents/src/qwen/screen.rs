@@ -3,6 +3,9 @@
 //!
 //! The terminal's cursor stands in the composer. A placeholder or a suggestion of the model's begins under the cursor: it is not
 //! typed. Behind what is typed stands a blank without width.
+//!
+//! The title says `◐ Qwen - FOLDER` while a turn goes on, `✳ …` while one waits for an answer, and else has no sign, unless the user
+//! has switched it off.
 
 use crate::kit::dialog::ScreenDialog;
 use crate::kit::screen::{Boxed, ComposerRows, rules};
@@ -15,6 +18,22 @@ const MARKS: &[char] = &['›', '❯'];
 const STATUS_ROWS: usize = 6;
 
 pub(super) fn read(screen: &ScreenView) -> ScreenReading {
+    let reported = reported(&screen.title);
+    let reading = rows(screen);
+    // The title has no sign before the composer is there, and while a dialog covers it.
+    let reported = reported.filter(|shown| *shown != Shown::Quiet || reading.composer.is_some());
+    ScreenReading { reported, ..reading }
+}
+
+fn reported(title: &str) -> Option<Shown> {
+    Some(match title.chars().next()? {
+        '◐' => Shown::Working("working on a turn".to_owned()),
+        '✳' => Shown::NeedsInput("it waits for an answer".to_owned()),
+        _ => Shown::Quiet,
+    })
+}
+
+fn rows(screen: &ScreenView) -> ScreenReading {
     let rows: Vec<&str> = screen.rows.iter().map(String::as_str).collect();
     if let Some((shown, dialog)) = waiting(&rows) {
         return ScreenReading { shown: Some(shown), dialog: Some(dialog), ..ScreenReading::default() };

@@ -10,15 +10,17 @@ use super::agent::{FORMAT, LAYOUT};
 use super::lines::{QwenLines, read_turn};
 use crate::correlate::{Beginning, Signal};
 use crate::kit::registry::{RegistryFiles, RegistryObserver};
-use crate::live::TurnKind;
+use crate::live::{ScreenReading, Shown, TurnKind};
 use crate::meter::line::{Lines, ParsedLines};
 use crate::meter::record::{ApiError, Fact};
 use crate::meter::title::TitleSource;
 use crate::process_table::ProcessTable;
 use crate::proxied::tests::request;
 use crate::{
-    Conversation, Invocation, InvocationKind, Launch, LaunchStart, Observer, Proxied, ProxyRoute, ProxyStart,
+    Conversation, Invocation, InvocationKind, Launch, LaunchStart, Live, Observer, Proxied, ProxyRoute,
+    ProxyStart,
 };
+use pty::screen::ScreenView;
 use types::{AgentSessionId, CallKind, Pid, ProcessId, StartTime, Tokens};
 
 const ID: &str = "11111111-1111-4111-8111-111111111111";
@@ -301,4 +303,34 @@ fn variables_move_its_folders() {
     let moved = files(&[("HOME", "/h"), ("QWEN_RUNTIME_DIR", "/r")]);
     assert_eq!(moved, paths("/h/.qwen/sessions", "/r/projects"));
     assert_eq!(files(&[]), None);
+}
+
+/// As the program sets it: padded to 80 columns, with a sign in front that asks for plain letters.
+#[test]
+fn titles_are_read() {
+    let working = Shown::Working("working on a turn".to_owned());
+    let asking = Shown::NeedsInput("it waits for an answer".to_owned());
+    let rule = "─".repeat(40);
+    let composer = [&rule, ">   Type your message or @path/to/file", &rule].map(str::to_owned).to_vec();
+    for (title, with_composer, without) in [
+        ("Qwen - project      ", Some(Shown::Quiet), None),
+        ("◐\u{fe0e} Qwen - project", Some(working.clone()), Some(working)),
+        ("✳\u{fe0e} a name of its own", Some(asking.clone()), Some(asking)),
+        ("", None, None),
+    ] {
+        let title = title.to_owned();
+        let screen = ScreenView { title, ..ScreenView::default() };
+        assert_eq!(
+            Qwen.read_screen(&screen),
+            ScreenReading { reported: without, ..ScreenReading::default() }
+        );
+        let screen = ScreenView { rows: composer.clone(), cursor: (1, 2), ..screen };
+        let reading = Qwen.read_screen(&screen);
+        assert_eq!(
+            (reading.reported, reading.shown),
+            (with_composer, Some(Shown::Quiet)),
+            "{}",
+            screen.title
+        );
+    }
 }
