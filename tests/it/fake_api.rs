@@ -27,7 +27,7 @@ fn post(api: &FakeApi, target: &str, headers: &str, body: &Value) -> String {
 
 /// The events of a streamed answer.
 fn events(answer: &str) -> Vec<Value> {
-    let data = answer.lines().filter_map(|line| line.strip_prefix("data: "));
+    let data = answer.lines().filter_map(|line| line.strip_prefix("data: ")).filter(|data| *data != "[DONE]");
     data.map(|event| serde_json::from_str(event).unwrap()).collect()
 }
 
@@ -157,6 +157,76 @@ fn codex_and_gemini_are_answered_in_their_own_words() {
     let codex = log.calls[0].spent;
     assert_eq!((codex.input, codex.cache_read, codex.cache_write), (2010 - 501 - 51, 501, 51));
     assert_eq!(codex.input + codex.cache_read + codex.cache_write + codex.output, 2010 + 101);
+}
+
+fn qwen(prompt: &str) -> Value {
+    json!({"model": "qwen-x", "stream": true, "tools": [{"type": "function"}],
+           "messages": [{"role": "system", "content": "You are Qwen Code, an interactive CLI agent"},
+                        {"role": "user", "content": [{"type": "text", "text": prompt}]}]})
+}
+
+#[test]
+fn chat_completions_end_with_their_usage() {
+    let api = FakeApi::start();
+    let answer = post(&api, "/v1/chat/completions", "", &qwen("hello"));
+    assert!(answer.ends_with("data: [DONE]\n\n\r\n0\r\n\r\n"), "{answer}");
+    let sent = events(&answer);
+    let texts: Vec<&str> = sent.iter().filter_map(|e| e["choices"][0]["delta"]["content"].as_str()).collect();
+    assert_eq!(texts.concat(), "pong-1");
+    let reasons: Vec<&str> = sent.iter().filter_map(|e| e["choices"][0]["finish_reason"].as_str()).collect();
+    assert_eq!(reasons, ["stop"]);
+    let usage = &sent.last().unwrap()["usage"];
+    assert!(sent.iter().rev().skip(1).all(|event| event["usage"].is_null()), "only the last event knows it");
+    assert_eq!((&usage["prompt_tokens"], &usage["completion_tokens"]), (&json!(1010), &json!(101)));
+    assert_eq!(usage["prompt_tokens_details"]["cached_tokens"], 501);
+
+    let call = post(&api, "/v1/chat/completions", "", &qwen("[together [run ls] [write a.txt]]"));
+    let call = events(&call);
+    let tools = call.iter().find_map(|event| event["choices"][0]["delta"]["tool_calls"].as_array()).unwrap();
+    let names: Vec<_> =
+        tools.iter().map(|tool| (&tool["index"], tool["function"]["name"].as_str())).collect();
+    assert_eq!(names, [(&json!(0), Some("run_shell_command")), (&json!(1), Some("write_file"))]);
+    let arguments: Value = serde_json::from_str(tools[0]["function"]["arguments"].as_str().unwrap()).unwrap();
+    assert_eq!(arguments["command"], "ls");
+
+    let mut whole = qwen("hello");
+    whole["stream"] = json!(false);
+    let whole = post(&api, "/v1/chat/completions", "", &whole);
+    let whole: Value = serde_json::from_str(whole.split("\r\n\r\n").nth(1).unwrap()).unwrap();
+    assert_eq!(whole["choices"][0]["message"]["content"], "pong-3");
+    assert_eq!(whole["usage"]["total_tokens"], 1030 + 103);
+    let refused = post(&api, "/v1/chat/completions", "", &qwen("[error 400]"));
+    assert!(refused.starts_with("HTTP/1.1 400") && refused.contains("refused with 400"), "{refused}");
+
+    // Disjoint: the uncached input and what was read from the cache. What was thought is part of the output.
+    let log = api.log();
+    assert_eq!((log.calls[0].vendor, log.calls[0].kind), (Vendor::OpenAiChat, Kind::Main));
+    let expected =
+        Spent { calls: 1, input: 509, cache_read: 501, cache_write: 0, output: 101, reasoning: 11 };
+    assert_eq!(log.calls[0].spent, expected);
+    assert_eq!(log.calls[3].status, Status::Refused(400));
+}
+
+/// By what each begins with, as recorded from the program.
+#[test]
+fn what_a_chat_completion_is_for_shows_in_its_words() {
+    let api = FakeApi::start();
+    let ask = |instructions: &str, prompt: &str, tools: usize| {
+        let mut body = qwen(prompt);
+        body["messages"][0]["content"] = json!(instructions);
+        body["tools"] = json!(vec![json!({}); tools]);
+        post(&api, "/v1/chat/completions", "", &body);
+        let call = api.log().calls.pop().unwrap();
+        (call.kind, call.recorded())
+    };
+    let main = "You are Qwen Code, a non-interactive CLI agent";
+    let extractor = "You are now acting as the managed memory extraction subagent";
+    assert_eq!(ask(main, "hello", 10), (Kind::Main, true));
+    assert_eq!(ask(main, "[SUGGESTION MODE: Suggest what", 10), (Kind::Suggestion, false));
+    assert_eq!(ask(extractor, "Managed memory has", 6), (Kind::Subagent, true));
+    assert_eq!(ask("You are a general-purpose subagent working", "count", 6), (Kind::Subagent, true));
+    assert_eq!(ask("Answer with a <state_snapshot>", "hello", 0), (Kind::Compact, true));
+    assert_eq!(ask("You are a security classifier", "hello", 0), (Kind::Side, false));
 }
 
 #[test]

@@ -113,7 +113,15 @@ impl<'a> Events<'a> {
     pub(crate) fn send(&mut self, event: &Value) -> io::Result<()> {
         let name = event["type"].as_str().filter(|_| self.named);
         let name = name.map(|name| format!("event: {name}\n")).unwrap_or_default();
-        let text = format!("{name}data: {event}\n\n");
+        self.send_chunk(&format!("{name}data: {event}\n\n"))
+    }
+
+    /// An event that is no JSON.
+    pub(crate) fn send_data(&mut self, data: &str) -> io::Result<()> {
+        self.send_chunk(&format!("data: {data}\n\n"))
+    }
+
+    fn send_chunk(&mut self, text: &str) -> io::Result<()> {
         write!(self.stream, "{:x}\r\n{text}\r\n", text.len())
     }
 

@@ -1,10 +1,10 @@
-//! What the three vendors' protocols have in common: a question, and an answer of some text followed by tool calls.
+//! What the vendors' protocols have in common: a question, and an answer of some text followed by tool calls.
 
 use serde_json::{Map, Value, json};
 
 use super::log::{Kind, Spent, Vendor};
 use super::script::Tool;
-use super::{anthropic, google, openai};
+use super::{anthropic, chat, google, openai};
 use crate::support::http::Request;
 
 /// A model call as the agent asked it.
@@ -33,6 +33,7 @@ impl Question {
         match request.path() {
             "/v1/messages" => Some(anthropic::question(request)),
             "/v1/responses" => Some(openai::question(request)),
+            "/v1/chat/completions" => Some(chat::question(request)),
             path if path.ends_with(":streamGenerateContent") || path.ends_with(":generateContent") => {
                 Some(google::question(request))
             }
@@ -62,6 +63,10 @@ pub(super) trait Dialect {
     fn piece(&self, text: &str) -> Value;
     /// The rest of the stream: the end of the text, the tool calls, what it cost.
     fn closing(&self) -> Vec<Value>;
+    /// What a whole stream ends with, behind its events, where that is no event.
+    fn last_data(&self) -> Option<&'static str> {
+        None
+    }
     /// The same answer, not streamed.
     fn whole(&self) -> Value;
     fn spent(&self) -> Spent;
@@ -75,6 +80,7 @@ pub(super) fn dialect(vendor: Vendor, answer: Answer) -> Box<dyn Dialect> {
     match vendor {
         Vendor::Anthropic => Box::new(anthropic::Claude(answer)),
         Vendor::OpenAi => Box::new(openai::Codex(answer)),
+        Vendor::OpenAiChat => Box::new(chat::ChatCompletion(answer)),
         Vendor::Google => Box::new(google::Gemini(answer)),
     }
 }
@@ -93,7 +99,9 @@ pub(super) fn refusal(vendor: Vendor, status: u16) -> Value {
             };
             json!({"type": "error", "error": {"type": kind, "message": message}})
         }
-        Vendor::OpenAi => json!({"error": {"type": "invalid_request_error", "message": message}}),
+        Vendor::OpenAi | Vendor::OpenAiChat => {
+            json!({"error": {"type": "invalid_request_error", "message": message}})
+        }
         Vendor::Google => {
             json!({"error": {"code": status, "message": message, "status": "INVALID_ARGUMENT"}})
         }

@@ -8,7 +8,10 @@ use serde_json::Value;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Vendor {
     Anthropic,
+    /// The Responses API.
     OpenAi,
+    /// The Chat Completions API.
+    OpenAiChat,
     Google,
 }
 
@@ -20,6 +23,8 @@ pub(crate) enum Kind {
     Title,
     Compact,
     Router,
+    /// What the user might type next.
+    Suggestion,
     /// Some other helper of the agent's own.
     Side,
 }
@@ -74,7 +79,7 @@ pub(crate) struct Call {
     pub(crate) n: u64,
     pub(crate) vendor: Vendor,
     pub(crate) kind: Kind,
-    /// The agent's own session id. Gemini sends none.
+    /// The agent's own session id. Gemini and Qwen Code send none.
     pub(crate) session: Option<String>,
     /// Which sub-agent asks, where the agent says so.
     pub(crate) subagent: Option<String>,
@@ -103,8 +108,8 @@ impl Call {
         self.status == Status::Complete
             && match self.kind {
                 Kind::Main | Kind::Subagent => true,
-                Kind::Compact => self.vendor == Vendor::OpenAi,
-                Kind::Title | Kind::Router | Kind::Side => false,
+                Kind::Compact => matches!(self.vendor, Vendor::OpenAi | Vendor::OpenAiChat),
+                Kind::Title | Kind::Router | Kind::Suggestion | Kind::Side => false,
             }
     }
 }

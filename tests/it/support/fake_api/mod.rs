@@ -1,8 +1,9 @@
-//! A model API for tests: what Claude Code, Codex and Gemini CLI need of their vendors, on loopback, in threads of the
+//! A model API for tests: what Claude Code, Codex, Gemini CLI and Qwen Code need of their vendors, on loopback, in threads of the
 //! test process. Prompts steer it (`script`); every call costs numbers of its own, so that a wrong sum shows; its log is
 //! the truth.
 
 mod anthropic;
+mod chat;
 mod dialect;
 mod google;
 mod log;
@@ -286,6 +287,7 @@ impl Shared {
             return Ok(AnswerEnd::Logged(Status::Cut));
         }
         answer.closing().iter().try_for_each(|event| events.send(event))?;
+        answer.last_data().map_or(Ok(()), |data| events.send_data(data))?;
         // Codex hangs up as soon as it has read the last event.
         let _ = events.finish();
         Ok(AnswerEnd::Logged(Status::Complete))
