@@ -16,6 +16,7 @@ cd "$(dirname "$0")/.."
 claude=@anthropic-ai/claude-code@2.1.197
 codex=@openai/codex@0.166.0
 gemini=@google/gemini-cli@0.61.0
+qwen=@qwen-code/qwen-code@0.24.4
 # Further versions that the tests run, each installed into target/versions/AGENT-VERSION: agent, package, version, and when:
 # `default` in every run, `full` with --full alone.
 versions() {
@@ -42,8 +43,8 @@ playwright="playwright-core@1.65.0"
 mcp_sdk="@modelcontextprotocol/sdk@1.32.2"
 rotel=0.0.1a15
 schemathesis=4.32.5
-# The least that Gemini CLI runs on, and what is fetched where Debian's is older.
-node_least=20
+# The least that Qwen Code runs on (the others take an older one), and what is fetched for all of them where Debian's is older.
+node_least=22
 node_fetched=22.23.3
 # What the whole is checked for, too, without a C compiler or a linker for it.
 macos=aarch64-apple-darwin
@@ -85,6 +86,7 @@ rustup:rust-std-$macos|rustc|compile for macOS, with --full
 npm:$claude|claude|the real agent
 npm:$codex|codex|the real agent
 npm:$gemini|gemini|the real agent
+npm:$qwen|qwen|the real agent
 $(versions | awk -F'|' '{ print "npm:" $2 "@" $3 "|" $1 "|another version of the real agent" ($4 == "full" ? ", with --full" : "") "; into target/versions" }')
 npm:$playwright|playwright-core|drive the browser; into target/browser
 npm:$mcp_sdk|@modelcontextprotocol/sdk|drive the MCP server; into target/mcp-sdk
@@ -124,7 +126,7 @@ mkdir -p "$results"
 missing=()
 
 # What the caller's own agent session or codemie leaves in the environment is none of the tests' business.
-for name in $(compgen -e | grep -E '^(CLAUDECODE$|CLAUDE_CODE_|CODEX_|GEMINI_|CODEMIE_)' | grep -v '^CODEMIE_TEST_' || true); do
+for name in $(compgen -e | grep -E '^(CLAUDECODE$|CLAUDE_CODE_|CODEX_|GEMINI_|QWEN_|CODEMIE_)' | grep -v '^CODEMIE_TEST_' || true); do
     unset "$name"
 done
 export CARGO_TERM_COLOR=never
@@ -208,7 +210,7 @@ install_agents() {
     if [ "$(node_major)" -lt "$node_least" ]; then
         installed "$node_package@$node_fetched" || wanted+=("$node_package@$node_fetched")
     fi
-    for package in $claude $codex $gemini; do
+    for package in $claude $codex $gemini $qwen; do
         installed "$package" || wanted+=("$package")
     done
     [ ${#wanted[@]} -eq 0 ] || install_into "$agents" npm.log "${wanted[@]}"
@@ -244,9 +246,9 @@ install_versions() {
 # Whatever is newest of each agent takes the place of the usual versions.
 install_newest() {
     agents=$versions/newest
-    install_into "$agents" npm-newest.log "${claude%@*}@latest" "${codex%@*}@latest" "${gemini%@*}@latest"
-    local package
-    for package in "${claude%@*}" "${codex%@*}" "${gemini%@*}"; do
+    local package packages=("${claude%@*}" "${codex%@*}" "${gemini%@*}" "${qwen%@*}")
+    install_into "$agents" npm-newest.log "${packages[@]/%/@latest}"
+    for package in "${packages[@]}"; do
         say "newest: $package $(sed -n 's/.*"version": "\(.*\)".*/\1/p' "$agents/node_modules/$package/package.json")"
     done
 }

@@ -99,6 +99,24 @@ fn gemini_files_hold_what_the_log_says() {
     assert_eq!(gemini_files(stage.home.path()), recorded, "\n{log}");
 }
 
+#[test]
+fn qwen_files_hold_what_the_log_says() {
+    let Some(stage) = Stage::set() else { return };
+    let qwen = AgentRun::start(&stage, Agent::Qwen, &["--yolo"]);
+    let file = stage.home.project().join("notes.txt");
+    qwen.prompt(&format!("[run echo a] [write {0}] [edit {0}]", file.display()));
+    assert_eq!(fs::read_to_string(&file).unwrap(), "one\n2\n2b\nthree\n");
+    qwen.prompt("again [error 500 x1]");
+    qwen.clear();
+    qwen.prompt("second");
+    assert_eq!(qwen.exit(), Exit::Code(0));
+
+    let log = stage.api.log();
+    assert!(log.calls.iter().any(|call| call.status == Status::Refused(500)), "\n{log}");
+    let recorded: Spent = log.calls.iter().filter(|call| call.recorded()).map(|call| call.spent).sum();
+    assert_eq!(qwen_files(stage.home.path()), recorded, "\n{log}");
+}
+
 /// Per session; one `message.id` counts once, however many lines and files repeat it.
 fn claude_files(home: &Path) -> HashMap<String, Spent> {
     let mut calls = HashMap::new();
@@ -158,6 +176,27 @@ fn gemini_files(home: &Path) -> Spent {
                 reasoning: number("thoughts"),
             };
             calls.insert(line["id"].to_string(), spent);
+        }
+    }
+    calls.into_values().sum()
+}
+
+fn qwen_files(home: &Path) -> Spent {
+    let mut calls = HashMap::new();
+    for line in lines(&home.join(".qwen/projects")) {
+        let event = &line["systemPayload"]["uiEvent"];
+        if event["event.name"] == "qwen-code.api_response" {
+            let number = |name: &str| event[name].as_u64().unwrap();
+            let cache_read = number("cached_content_token_count");
+            let spent = Spent {
+                calls: 1,
+                input: number("input_token_count") - cache_read,
+                cache_read,
+                cache_write: 0,
+                output: number("output_token_count"),
+                reasoning: number("thoughts_token_count"),
+            };
+            calls.insert(event["response_id"].to_string(), spent);
         }
     }
     calls.into_values().sum()

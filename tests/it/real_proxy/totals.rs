@@ -36,6 +36,11 @@ fn break_off(run: &AgentRun, at_work: &str) {
     });
     run.terminal.send("\x1b");
     run.wait_call("the agent hang up", since, |call| call.status == Status::Aborted);
+    if run.agent == Agent::Qwen {
+        // It gives the prompt back to be changed.
+        run.wait_composer(PROMPT);
+        run.terminal.send("\x15");
+    }
     run.wait_ready();
 }
 
@@ -109,6 +114,36 @@ fn codex_calls_are_all_counted() {
     for (session, expected) in sums {
         assert_eq!(spent(&records[&session]), expected, "{session}\n{log}");
         assert_eq!(records[&session].usage.coverage, Coverage::Complete, "{session}\n{log}");
+    }
+}
+
+/// What it suggests to type next, too, which it writes nowhere.
+#[test]
+fn qwen_calls_are_all_counted() {
+    let Some(stage) = Stage::set() else { return };
+    configure(&stage, "");
+    let qwen = AgentRun::start(&stage, Agent::Qwen, &["--yolo"]);
+    qwen.prompt("first [run echo a]");
+    qwen.clear();
+    qwen.prompt("second");
+    let since = stage.api.log().calls.len();
+    qwen.prompt("third");
+    qwen.wait_call("a suggestion", since, |call| {
+        call.kind == Kind::Suggestion && call.status == Status::Complete
+    });
+    break_off(&qwen, "esc to cancel");
+    assert_eq!(qwen.exit(), Exit::Code(0));
+
+    let log = stage.api.log();
+    let records = await_total(&stage, Agent::Qwen, told(&log), &log);
+    assert!(records.values().all(|record| record.usage.coverage == Coverage::Complete), "{records:?}\n{log}");
+    // What a run without the proxy counts (`real_sessions`), and what only the proxy saw.
+    let bills = billed(&stage, Agent::Qwen);
+    let (held, missed): (Vec<_>, Vec<_>) = log.calls.iter().partition(|call| call.recorded());
+    for (at, calls) in [held, missed].into_iter().enumerate() {
+        let expected: Spent = calls.into_iter().map(|call| call.told).sum();
+        let billed: Spent = bills.values().map(|bill| bill[at]).sum();
+        assert_eq!(billed, Spent { reasoning: 0, ..expected }, "part {at} of {bills:?}\n{log}");
     }
 }
 

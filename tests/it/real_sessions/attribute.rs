@@ -1,8 +1,9 @@
 //! Where a call was made, as far as the agents' files know better than what was sent.
 //!
-//! Gemini sends no id of its conversation along. Which conversation a call was made in stands in the agent's own files, by
-//! the answer's text or the ids of its tool calls, which no other answer has.
+//! Gemini and Qwen Code send no id of their conversation along. Which conversation a call was made in stands in the agent's own
+//! files: by the answer's text or the ids of its tool calls, which no other answer has (Gemini), or by the answer's id (Qwen Code).
 
+use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 
@@ -15,6 +16,30 @@ pub(super) fn by_files(log: &mut CallLog, folder: &Path) {
     let answers = answers(folder);
     for call in log.calls.iter_mut().filter(|call| matches!(call.kind, Kind::Main | Kind::Subagent)) {
         call.session = answers.iter().find(|answer| answer.is_of(call)).map(|answer| answer.session.clone());
+    }
+}
+
+/// Gives every call the conversation in whose file Qwen Code wrote its answer's id. A fork holds copies of such lines.
+pub(super) fn by_answer_ids(log: &mut CallLog, projects: &Path) {
+    let mut conversations = HashMap::new();
+    for project in fs::read_dir(projects).into_iter().flatten().flatten() {
+        for chat in fs::read_dir(project.path().join("chats")).into_iter().flatten().flatten() {
+            let (path, conversation) = (chat.path(), chat.path().with_extension(""));
+            let Some(conversation) = conversation.file_name().and_then(|name| name.to_str()) else {
+                continue;
+            };
+            for line in lines(&path).into_iter().flatten() {
+                let event = &line["systemPayload"]["uiEvent"];
+                let answered =
+                    event["event.name"] == "qwen-code.api_response" && line["forkedFrom"].is_null();
+                if let Some(id) = event["response_id"].as_str().filter(|_| answered) {
+                    conversations.insert(id.to_owned(), conversation.to_owned());
+                }
+            }
+        }
+    }
+    for call in &mut log.calls {
+        call.session = conversations.get(&call.id).cloned();
     }
 }
 

@@ -7,7 +7,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use super::scene::Scene;
-use crate::support::agents::Agent;
+use crate::support::agents::{Agent, in_full_form};
 use crate::support::fake_api::{Call, Kind, Status};
 use crate::support::processes;
 use crate::support::pty::{Exit, Start};
@@ -203,6 +203,12 @@ fn gemini_in_the_background() {
     whole_life(Agent::Gemini, &scene);
 }
 
+#[test]
+fn qwen_in_the_background() {
+    let Some(scene) = Scene::set(Agent::Qwen) else { return };
+    whole_life(Agent::Qwen, &scene);
+}
+
 /// What was sent, what the answer was, and how often it stands in the conversation.
 struct Sent {
     text: String,
@@ -391,6 +397,15 @@ fn permissions_of_gemini_are_answered() {
 }
 
 #[test]
+fn permissions_of_qwen_are_answered() {
+    if !in_full_form() {
+        return;
+    }
+    let Some(scene) = Scene::set(Agent::Qwen) else { return };
+    permissions_are_answered(Agent::Qwen, &scene, &["--approval-mode", "default"], "Yes");
+}
+
+#[test]
 fn every_text_arrives_once_at_claude() {
     let Some(scene) = Scene::set(Agent::Claude) else { return };
     table_of_sends(Agent::Claude, &scene);
@@ -406,4 +421,13 @@ fn every_text_arrives_once_at_codex() {
 fn every_text_arrives_once_at_gemini() {
     let Some(scene) = Scene::set(Agent::Gemini) else { return };
     table_of_sends(Agent::Gemini, &scene);
+}
+
+#[test]
+fn every_text_arrives_once_at_qwen() {
+    if !in_full_form() {
+        return;
+    }
+    let Some(scene) = Scene::set(Agent::Qwen) else { return };
+    table_of_sends(Agent::Qwen, &scene);
 }

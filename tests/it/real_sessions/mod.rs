@@ -38,6 +38,7 @@ mod gemini;
 mod hosted;
 mod latency;
 mod orchestrated;
+mod qwen;
 mod resume;
 mod rollout_versions;
 mod scene;

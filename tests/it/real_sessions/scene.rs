@@ -87,6 +87,9 @@ impl Scene {
         if self.agent == Agent::Gemini {
             attribute::by_files(&mut log, &self.stage.home.path().join(".gemini/tmp"));
         }
+        if self.agent == Agent::Qwen {
+            attribute::by_answer_ids(&mut log, &self.stage.home.path().join(".qwen/projects"));
+        }
         log
     }
 
@@ -112,6 +115,7 @@ impl Scene {
         match self.agent {
             Agent::Claude => (home.join(".claude/projects"), call.id.clone()),
             Agent::Codex => (home.join(".codex/sessions"), call.id.clone()),
+            Agent::Qwen => (home.join(".qwen/projects"), call.id.clone()),
             // Gemini writes no id of the answer down; its text goes on with a quotation mark there.
             Agent::Gemini => (home.join(".gemini/tmp"), format!("{}\"", call.text.as_ref().unwrap())),
         }
@@ -199,6 +203,9 @@ impl Scene {
     }
 
     fn expect_tokens(&self, recorded: &[Recorded], log: &CallLog) {
+        // What an agent writes nowhere has a kind of its own; everything else must stand in some conversation's file.
+        let unwritten = log.calls.iter().find(|call| call.recorded() && call.session.is_none());
+        assert!(unwritten.is_none(), "in no file: {unwritten:?}: {}", self.picture());
         let records: Vec<&SessionRecord> = recorded.iter().map(|session| &session.record).collect();
         let mut conversations: Vec<&str> = records
             .iter()

@@ -35,6 +35,7 @@ impl AgentHome {
         home.write(".claude/settings.json", &claude_settings());
         home.write(".codex/config.toml", &home.codex_config(api));
         home.write(".gemini/settings.json", &gemini_settings());
+        home.write(".qwen/settings.json", &qwen_settings());
         home
     }
 
@@ -89,9 +90,16 @@ impl AgentHome {
             ("FAKE_KEY", "fake".to_owned()),
             ("GOOGLE_GEMINI_BASE_URL", api.url()),
             ("GEMINI_API_KEY", "fake".to_owned()),
+            ("OPENAI_BASE_URL", format!("{}/v1", api.url())),
+            ("OPENAI_API_KEY", "fake".to_owned()),
+            ("OPENAI_MODEL", "qwen3-coder-plus".to_owned()),
         ];
-        let real = [("CODEMIE_REAL_CLAUDE", Agent::Claude), ("CODEMIE_REAL_CODEX", Agent::Codex)];
-        let real = real.into_iter().chain([("CODEMIE_REAL_GEMINI", Agent::Gemini)]);
+        let real = [
+            ("CODEMIE_REAL_CLAUDE", Agent::Claude),
+            ("CODEMIE_REAL_CODEX", Agent::Codex),
+            ("CODEMIE_REAL_GEMINI", Agent::Gemini),
+            ("CODEMIE_REAL_QWEN", Agent::Qwen),
+        ];
         variables.extend(real.map(|(name, agent)| (name, self.program(agent).display().to_string())));
         variables
     }
@@ -184,6 +192,21 @@ fn gemini_settings() -> String {
         "privacy": {"usageStatisticsEnabled": false},
         "telemetry": {"enabled": false},
         "security": {"auth": {"selectedType": "gemini-api-key"}, "folderTrust": {"enabled": false}},
+    })
+    .to_string()
+}
+
+/// Without the sub-agent that looks for something to remember after each turn: a `/clear` or the end can come before its answer.
+/// A test that is about it switches it on.
+fn qwen_settings() -> String {
+    json!({
+        "$version": 4,
+        "general": {"enableAutoUpdate": false, "disableAutoUpdate": true, "disableUpdateNag": true},
+        "privacy": {"usageStatisticsEnabled": false},
+        "telemetry": {"enabled": false},
+        "security": {"auth": {"selectedType": "openai"}, "folderTrust": {"enabled": false}},
+        "ui": {"hideTips": true},
+        "memory": {"enableManagedAutoMemory": false},
     })
     .to_string()
 }

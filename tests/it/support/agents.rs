@@ -1,4 +1,4 @@
-//! The three real agents: where they are, what else a test with them needs, and that only few tests at a time have them.
+//! The real agents: where they are, what else a test with them needs, and that only few tests at a time have them.
 //!
 //! They are big and slow, so locks keep tests of one machine from running more than two at once. And they must reach
 //! nothing but the fake API, so they run only where the kernel knows no route but loopback.
@@ -20,16 +20,21 @@ pub(crate) enum Agent {
     Claude,
     Codex,
     Gemini,
+    Qwen,
 }
 
+/// The least that an agent of npm's runs on: Qwen Code.
+const NODE_LEAST: u32 = 22;
+
 impl Agent {
-    pub(crate) const ALL: [Self; 3] = [Self::Claude, Self::Codex, Self::Gemini];
+    pub(crate) const ALL: [Self; 4] = [Self::Claude, Self::Codex, Self::Gemini, Self::Qwen];
 
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Claude => "claude",
             Self::Codex => "codex",
             Self::Gemini => "gemini",
+            Self::Qwen => "qwen",
         }
     }
 
@@ -87,13 +92,40 @@ fn missing() -> Option<String> {
             agents.join(", ")
         ));
     }
-    if Command::new("node").arg("--version").output().is_err() {
+    let Ok(node) = Command::new("node").arg("--version").output() else {
         return Some("node is not installed".to_owned());
+    };
+    let node = String::from_utf8_lossy(&node.stdout).trim().to_owned();
+    if node_major(&node).is_none_or(|major| major < NODE_LEAST) {
+        return Some(format!(
+            "node is {node:?}, and at least {NODE_LEAST} is needed (tests/run.sh fetches it)"
+        ));
     }
     let proc = |file: &str| fs::read_to_string(format!("/proc/self/net/{file}")).unwrap_or_default();
     let ways = ways_out(&proc("route"), &proc("ipv6_route"));
     let out = "needs a network of loopback alone (tests/run.sh makes one), and there is a route through";
     (!ways.is_empty()).then(|| format!("it {out} {}", ways.join(", ")))
+}
+
+/// Whether the long form runs (`tests/run.sh --full`). Where it does not, a line says that this test is part of it.
+pub(crate) fn in_full_form() -> bool {
+    let full = std::env::var_os("CODEMIE_TEST_FULL").is_some();
+    if !full {
+        println!("only with --full");
+    }
+    full
+}
+
+/// `v22.23.3` is 22.
+fn node_major(version: &str) -> Option<u32> {
+    version.strip_prefix('v')?.split('.').next()?.parse().ok()
+}
+
+#[test]
+fn versions_of_node_are_read() {
+    for (version, major) in [("v22.23.3", Some(22)), ("v8", Some(8)), ("22.1", None), ("", None)] {
+        assert_eq!(node_major(version), major, "{version}");
+    }
 }
 
 /// The interfaces other than loopback that a route leads through, from the kernel's two tables.

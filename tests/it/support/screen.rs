@@ -1,4 +1,4 @@
-//! Reading the three agents' screens: the line one types in, what a menu would choose, whether the agent is at work.
+//! Reading the agents' screens: the line one types in, what a menu would choose, whether the agent is at work.
 
 use super::agents::Agent;
 use super::pty::View;
@@ -13,10 +13,12 @@ pub(crate) fn composer(agent: Agent, screen: &str) -> Option<String> {
         box_rows.take_while(|row| !row.trim().is_empty() && !row.starts_with(RULE) && !row.starts_with("▀▀"));
     let text = unspaced(&box_rows.copied().collect::<String>());
     let text = text.chars().skip(1).collect::<String>();
+    // Qwen Code paints one behind what is typed.
+    let text = text.replace('\u{200b}', "");
     let placeholder = match agent {
         Agent::Claude => "Try \"",
         Agent::Codex => "Ask Codex to do anything",
-        Agent::Gemini => "Type your message or @path/to/file",
+        Agent::Gemini | Agent::Qwen => "Type your message or @path/to/file",
     };
     Some(if text.starts_with(&unspaced(placeholder)) { String::new() } else { text })
 }
@@ -41,6 +43,7 @@ pub(crate) fn menu_choice(agent: Agent, screen: &str) -> Option<String> {
         }
         Agent::Codex => rows[..composer].iter().rev().find_map(|row| row.strip_prefix("› /"))?,
         Agent::Gemini => rows.get(composer + 2)?.trim_start(),
+        Agent::Qwen => rows.get(composer + 2)?.strip_prefix("  > ")?,
     };
     Some(entry.split_whitespace().next()?.to_owned())
 }
@@ -53,6 +56,10 @@ pub(crate) fn busy(agent: Agent, view: &mut View<'_>) -> bool {
         // the terminal.
         Agent::Codex => !matches!(last_codex_state(view.bytes), Some(b"idle" | b"done")),
         Agent::Gemini => view.text().contains("esc to cancel"),
+        // Its line is painted before it takes keys.
+        Agent::Qwen => {
+            ["esc to cancel)", "Initializing..."].iter().any(|at_work| view.text().contains(at_work))
+        }
     }
 }
 
@@ -62,6 +69,8 @@ fn composer_row(agent: Agent, rows: &[&str]) -> Option<usize> {
     match agent {
         // Earlier prompts begin with the same sign; only the line one types in stands under a rule. `>` up to 2.0.
         Agent::Claude => last(&|at| rows[at].starts_with(['❯', '>']) && below_rule(at, 1)),
+        // The sign tells the approval mode.
+        Agent::Qwen => last(&|at| rows[at].starts_with(['>', '*', '!', '?']) && below_rule(at, 1)),
         Agent::Codex => {
             last(&|at| rows[at].starts_with('›')).filter(|&at| !rows[at].starts_with("› /") || at > 0)
         }
@@ -83,15 +92,19 @@ fn the_box_is_read_as_typed() {
     let rule = "─".repeat(20);
     let claude = format!("❯ old\n\n{rule}\n❯ a long\n  text\n{rule}\n/clear  Start anew\n/cost  Show");
     let codex = "› old\n\n› /clear  start anew\n\n› /cl\n\n  status";
+    let qwen =
+        format!("  > old\n\n{rule}\n* /cl \u{200b}\n{rule}\n  > clear (alias: reset)  Clear\n    other");
     let gemini = format!("{rule}\n YOLO\n  \n *   Type your message or @path/to/file \n  \n workspace");
     for (agent, screen, text) in [
         (Agent::Claude, claude.as_str(), "alongtext"),
         (Agent::Codex, codex, "/cl"),
         (Agent::Gemini, &gemini, ""),
+        (Agent::Qwen, &qwen, "/cl"),
     ] {
         assert_eq!(composer(agent, screen).as_deref(), Some(text), "{screen}");
         assert_eq!(composer(agent, "still starting"), None);
     }
     assert_eq!(menu_choice(Agent::Codex, codex).as_deref(), Some("clear"));
+    assert_eq!(menu_choice(Agent::Qwen, &qwen).as_deref(), Some("clear"));
     assert_eq!(menu_choice(Agent::Claude, &claude), None, "the menu stands right under the box of one row");
 }
