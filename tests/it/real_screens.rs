@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::support::agents::Agent;
+use crate::support::agents::{Agent, in_full_form};
 use crate::support::pty::Start;
 use crate::support::run::AgentRun;
 use crate::support::stage::{Form, Stage};
@@ -25,6 +25,13 @@ fn claude_starts_with_the_same_screen() {
 #[test]
 fn gemini_starts_with_the_same_screen() {
     starts_with_the_same_screen(Agent::Gemini, &|_, bare| bare);
+}
+
+#[test]
+fn qwen_starts_with_the_same_screen() {
+    if in_full_form() {
+        starts_with_the_same_screen(Agent::Qwen, &|_, bare| bare);
+    }
 }
 
 /// The known difference: up to 0.166.0 Codex offers its list of agents only as a client of its shared server. 0.169.0 has one in

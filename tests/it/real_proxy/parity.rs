@@ -8,9 +8,11 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
+
 use super::tls::{self, Vendor};
 use super::{built_in_codex, configure};
-use crate::support::agents::{Agent, left_out};
+use crate::support::agents::{Agent, in_full_form, left_out};
 use crate::support::fake_api::{Call, CallLog};
 use crate::support::stage::{Form, Stage};
 
@@ -100,6 +102,22 @@ fn gemini_stays_the_same_program() {
     compare("Gemini CLI", &direct, &proxied, &[]);
 }
 
+#[test]
+fn qwen_stays_the_same_program() {
+    if !in_full_form() {
+        return;
+    }
+    let Some(direct) = Stage::set() else { return };
+    let proxied = direct.another();
+    configure(&proxied, "");
+    for stage in [&direct, &proxied] {
+        let output = stage.pipe(Agent::Qwen, Form::Wrapped, &["--yolo", "-p", "hello [run echo a]"], "");
+        assert!(output.status.success(), "{output:?}\n{}", stage.api.log());
+    }
+    assert!(led(&proxied, Agent::Qwen).contains("OPENAI_BASE_URL"), "{}", led(&proxied, Agent::Qwen));
+    compare("Qwen Code", &direct, &proxied, &[]);
+}
+
 /// What `explain` says of the proxy in the only session there is.
 fn led(stage: &Stage, agent: Agent) -> String {
     let records = super::recorded(stage, agent);
@@ -150,13 +168,19 @@ impl Seen {
         let head = call.head.iter().filter(|line| !changes(line)).map(|line| steady(line, home));
         Self {
             what: format!("{:?} {}", call.kind, call.model),
-            tools: tools.map(|tool| tool["name"].as_str().unwrap_or_default().to_owned()).collect(),
+            tools: tools.map(name_of).collect(),
             head: head.collect(),
             betas: betas(&call.head),
             bytes: body.len(),
             body: steady(&body, home),
         }
     }
+}
+
+/// A tool's name; in chat completions it stands one level deeper.
+fn name_of(tool: &Value) -> String {
+    let name = tool["name"].as_str().or_else(|| tool["function"]["name"].as_str());
+    name.unwrap_or_default().to_owned()
 }
 
 const BETAS: &str = "anthropic-beta: ";

@@ -6,7 +6,7 @@ use std::process::Output;
 use serde_json::Value;
 
 use super::scene::Scene;
-use crate::support::agents::Agent;
+use crate::support::agents::{Agent, in_full_form};
 use crate::support::processes;
 use crate::support::scripted::await_some;
 
@@ -110,4 +110,13 @@ fn answers_of_codex_can_be_read() {
 fn answers_of_gemini_can_be_read() {
     let Some(scene) = Scene::set(Agent::Gemini) else { return };
     answers_are_there_when_a_turn_has_ended(Agent::Gemini, &scene);
+}
+
+#[test]
+fn answers_of_qwen_can_be_read() {
+    if !in_full_form() {
+        return;
+    }
+    let Some(scene) = Scene::set(Agent::Qwen) else { return };
+    answers_are_there_when_a_turn_has_ended(Agent::Qwen, &scene);
 }
