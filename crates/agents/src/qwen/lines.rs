@@ -5,7 +5,8 @@
 //!   that was cut, or that reported no usage, has a line with zeros, one for each attempt.
 //! - A tool call is such a line of the kind `tool_call`, with its outcome.
 //! - An API error is one of the kind `api_error`. Retries that succeeded leave none.
-//! - A prompt is a `user` line that a person submitted; the program's own notifications are `user` lines as well.
+//! - A prompt is a `user` line that a person submitted, in the middle of a turn too; the program's own notifications are `user` lines
+//!   as well.
 
 use memchr::memmem::Finder;
 
@@ -144,7 +145,7 @@ fn error(event: &Event<'_>) -> Fact {
 
 /// A sub-agent's instructions come from the model, and notifications from the program.
 pub(super) fn is_prompt(line: &Line<'_>) -> bool {
-    line.subtype.0.is_none()
+    line.subtype.0.as_deref().is_none_or(|subtype| subtype == "mid_turn_user_message")
         && line.provenance.0.as_deref().is_none_or(|by| by == "real_user")
         && line.subagent().is_none()
 }

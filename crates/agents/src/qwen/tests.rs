@@ -16,6 +16,7 @@ use crate::meter::record::{ApiError, Fact};
 use crate::meter::title::TitleSource;
 use crate::process_table::ProcessTable;
 use crate::proxied::tests::request;
+use crate::transcript::{Item, ItemKind};
 use crate::{
     Conversation, Invocation, InvocationKind, Launch, LaunchStart, Live, Observer, Proxied, ProxyRoute,
     ProxyStart,
@@ -160,6 +161,13 @@ fn prompts_are_what_people_typed() {
     assert_eq!(read(&reminded).title.map(|title| title.text).as_deref(), Some("third"));
     let mark = read_turn(reminded.to_string().as_bytes()).map(|mark| mark.kind);
     assert_eq!(mark, Some(TurnKind::Prompt("third".into())));
+    let steering = line("rather so", json!({"subtype": "mid_turn_user_message"}));
+    assert_eq!(read(&steering).records.len(), 1, "typed while a turn goes on");
+    let shown = crate::qwen::view::items(steering.to_string().as_bytes());
+    assert!(
+        matches!(&shown[..], [Item { kind: ItemKind::User(text), .. }] if text == "rather so"),
+        "{shown:?}"
+    );
     for other in [
         json!({"provenance": "system", "subtype": "notification"}),
         json!({"isSidechain": true, "agentId": "general-purpose-call_1_0"}),
