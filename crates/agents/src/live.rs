@@ -4,6 +4,7 @@
 
 use std::ffi::OsString;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::Var;
 use super::dialog::ScreenDialog;
@@ -27,6 +28,12 @@ pub trait Live {
     /// Whether [`read_turn`](Self::read_turn) shows where turns end.
     fn marks_turns(&self) -> bool {
         false
+    }
+
+    /// How long after it became idle the answer of its last turn may still be on its way to the conversation's file. The least that is
+    /// waited for is measured where it is used; this is for an agent that takes longer.
+    fn answers_within(&self) -> Duration {
+        Duration::ZERO
     }
 
     /// What the agent itself publishes about the process `pid`, or about a process below it.

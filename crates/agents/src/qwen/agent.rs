@@ -2,6 +2,7 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::time::Duration;
 
 use super::lines::QwenLines;
 use super::{calls, invocation, lines, route, screen, view};
@@ -125,6 +126,12 @@ impl Live for Qwen {
 
     fn marks_turns(&self) -> bool {
         true
+    }
+
+    /// It has each line flushed to the disk before it writes the next one: with eight at once on a busy disk the answer came more than
+    /// two seconds after the title was that of an idle agent.
+    fn answers_within(&self) -> Duration {
+        Duration::from_secs(10)
     }
 
     /// With `=`, because a text may begin with a dash.

@@ -98,7 +98,7 @@ impl LiveSession {
     pub(super) fn new(subject: Subject) -> Self {
         let now = SystemClock.now();
         let state = decide(&Sources { blank: true, started: Some(now), ..Sources::default() }, now);
-        let mut log = EventLog::of_agent(subject.agent.is_some_and(|agent| agent.marks_turns()));
+        let mut log = subject.agent.map_or_else(|| EventLog::of_agent(false), EventLog::of);
         if subject.prompted {
             log.give(now);
         }

@@ -19,6 +19,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
+use agents::Agent;
 use agents::live::{TurnKind, TurnMark};
 use types::{Activity, LiveState, Moment, RunId, StateSource, Timestamp};
 
@@ -85,6 +86,8 @@ pub struct EventLog {
     turn: Turn,
     /// The conversation's file marks turns.
     marked: bool,
+    /// The agent's own time in which an answer may still come, where it is longer than [`ANSWER_WITHIN`].
+    answers_within: Duration,
     /// Nothing was seen yet of the open turn, whose prompt stands in the agent's arguments.
     given: bool,
     /// The last mark of the open turn is a text of the agent's.
@@ -104,6 +107,10 @@ pub struct EventLog {
 }
 
 impl EventLog {
+    pub fn of(agent: &dyn Agent) -> Self {
+        Self { answers_within: agent.answers_within(), ..Self::of_agent(agent.marks_turns()) }
+    }
+
     /// Of an agent whose conversations mark turns, or do not.
     pub fn of_agent(marks_turns: bool) -> Self {
         Self { marked: marks_turns, ..Self::default() }
@@ -223,7 +230,7 @@ impl EventLog {
             Some(StateSource::Screen | StateSource::Process) | None => IDLE_LASTS,
         };
         let missing = self.marked && !self.has_spoken;
-        let lasts = if missing { proven.max(ANSWER_WITHIN) } else { proven };
+        let lasts = if missing { proven.max(ANSWER_WITHIN).max(self.answers_within) } else { proven };
         if now.since(since) >= lasts {
             self.end_turn(now, missing);
         } else {

@@ -19,7 +19,7 @@ pub struct UnhostedWatch {
 
 impl UnhostedWatch {
     pub fn of(agent: &'static dyn Agent) -> Self {
-        Self { feed: TurnFeed::of(agent), log: EventLog::of_agent(agent.marks_turns()), state: None }
+        Self { feed: TurnFeed::of(agent), log: EventLog::of(agent), state: None }
     }
 
     /// Looks at everything once, and returns the state.
