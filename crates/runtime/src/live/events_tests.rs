@@ -375,6 +375,18 @@ fn a_turn_ends_when_its_answer_can_be_read_or_is_given_up() {
     assert_eq!(ends(&log_of(&worked, 6000)), [(1000, false)], "an agent that marks no turns");
 }
 
+/// Qwen Code's lines come late, Claude's do not.
+#[test]
+fn an_answer_is_waited_for_as_long_as_the_agent_may_take() {
+    use Seen::{Mark, State};
+    let idle = [(100, State(Working, Registry, 100)), (1000, State(Idle, Registry, 1000))];
+    let answered = [&idle[..], &[(7000, Mark(dated(TurnKind::Ended, 990)))]].concat();
+    let ends = |agent: &dyn Agent, seen: &[(i64, Seen)]| ends(&log_from(EventLog::of(agent), seen, 12_000));
+    assert_eq!(ends(&agents::claude::Claude, &answered), [(3000, false)], "given up at 3000, amended later");
+    assert_eq!(ends(&agents::qwen::Qwen, &answered), [(7000, false)]);
+    assert_eq!(ends(&agents::qwen::Qwen, &idle), [(11_000, true)], "one that was cancelled has none");
+}
+
 #[test]
 fn without_a_cursor_a_missing_answer_is_reported_as_long_as_it_is_missing() {
     use Seen::{Mark, State};
