@@ -39,24 +39,17 @@ impl View<'_> {
 
     /// Model, milliseconds and time of every call of a session that the proxy saw.
     pub fn call_durations(&self, session: i64) -> Result<Vec<(String, u64, Timestamp)>, Error> {
-        self.all(
-            "SELECT ifnull(model, ''), latency_ms, at FROM record
-             WHERE session = ?1 AND kind = 'usage' AND latency_ms IS NOT NULL",
-            [session],
-            |row| Ok((row.get(0)?, uncount(row.get(1)?), row.get(2)?)),
-        )
+        let sql = "SELECT ifnull(model, ''), latency_ms, at FROM record
+                   WHERE session = ?1 AND kind = 'usage' AND latency_ms IS NOT NULL";
+        let calls: Vec<(String, i64, Timestamp)> = self.all(sql, [session], read_row)?;
+        Ok(calls.into_iter().map(|(model, latency, at)| (model, uncount(latency), at)).collect())
     }
 
     /// How long the answers of a session took, as far as the proxy saw them: to the end, and to the first token.
     pub fn latencies(&self, session: i64) -> Result<Vec<(u64, Option<u64>)>, Error> {
-        self.all(
-            "SELECT latency_ms, ttft_ms FROM record
-             WHERE session = ?1 AND kind = 'usage' AND latency_ms IS NOT NULL AND ifnull(aborted, 0) = 0",
-            [session],
-            |row| {
-                let ttft: Option<i64> = row.get(1)?;
-                Ok((uncount(row.get(0)?), ttft.map(uncount)))
-            },
-        )
+        let sql = "SELECT latency_ms, ttft_ms FROM record
+                   WHERE session = ?1 AND kind = 'usage' AND latency_ms IS NOT NULL AND ifnull(aborted, 0) = 0";
+        let calls: Vec<(i64, Option<i64>)> = self.all(sql, [session], read_row)?;
+        Ok(calls.into_iter().map(|(latency, ttft)| (uncount(latency), ttft.map(uncount))).collect())
     }
 }

@@ -3,7 +3,7 @@
 use rusqlite::params;
 
 use super::outbox::EventRow;
-use super::row::read_row;
+use super::row::{read_row, read_value};
 use super::total::{call_sums, record_sums};
 use super::{Error, View};
 use types::row::RowColumns;
@@ -21,13 +21,15 @@ row! {
     }
 }
 
-/// How often a tool was called in a session, by outcome.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ToolSum {
-    pub tool: String,
-    pub ok: bool,
-    pub calls: i64,
-    pub last: Timestamp,
+row! {
+    /// How often a tool was called in a session, by outcome.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ToolSum {
+        pub tool: String,
+        pub ok: bool,
+        pub calls: i64,
+        pub last: Timestamp,
+    }
 }
 
 impl ModelSum {
@@ -70,7 +72,7 @@ impl View<'_> {
             "SELECT ifnull(tool, ''), ifnull(ok, 0), count(*), max(at) FROM record
              WHERE session = ?1 AND kind = 'tool' GROUP BY 1, 2 ORDER BY 1, 2",
             [session],
-            |row| Ok(ToolSum { tool: row.get(0)?, ok: row.get(1)?, calls: row.get(2)?, last: row.get(3)? }),
+            read_row,
         )
     }
 
@@ -90,7 +92,7 @@ impl View<'_> {
             "SELECT ifnull(r.tool, '') FROM event e JOIN record r ON r.n = e.record
              WHERE e.session = ?1 AND e.opening = ?2 AND r.kind = 'tool' ORDER BY 1",
             params![session, opening],
-            |row| row.get(0),
+            read_value,
         )?;
         let (written, edited) = self.one(
             "SELECT count(DISTINCT CASE WHEN r.tool_kind = 'write' THEN r.file END),
@@ -98,7 +100,7 @@ impl View<'_> {
              FROM event e JOIN record r ON r.n = e.record
              WHERE e.session = ?1 AND e.opening = ?2 AND r.kind = 'tool' AND r.ok = 1",
             params![session, opening],
-            |row| Ok((row.get(0)?, row.get(1)?)),
+            read_row,
         )?;
         Ok((tools, written, edited))
     }
