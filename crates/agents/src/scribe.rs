@@ -238,12 +238,6 @@ impl Lines for TalkLines {
         into.records.push(Record { key, at, copied: false, subagent: None, fact });
         Ok(())
     }
-
-    fn state(&self) -> Option<String> {
-        None
-    }
-
-    fn forget(&mut self) {}
 }
 
 fn parse(row: &[u8]) -> Option<(String, Timestamp, ItemKind, Fact)> {

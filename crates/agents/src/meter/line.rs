@@ -13,11 +13,14 @@ pub trait Lines {
     fn read(&mut self, line: &[u8], into: &mut ParsedLines) -> Result<(), Unreadable>;
 
     /// What must be remembered between two lines (a tool call that waits for its result), to be committed together with
-    /// the position and handed back after a restart. `None`: nothing. Small by promise.
-    fn state(&self) -> Option<String>;
+    /// the position and handed back after a restart. `None`: nothing, as for agents whose lines need none of those before.
+    /// Small by promise.
+    fn state(&self) -> Option<String> {
+        None
+    }
 
     /// The next line is the first of another conversation.
-    fn forget(&mut self);
+    fn forget(&mut self) {}
 }
 
 impl<L: Lines + ?Sized> Lines for Box<L> {

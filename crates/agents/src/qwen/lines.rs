@@ -69,12 +69,6 @@ impl Lines for QwenLines {
         }
         Ok(())
     }
-
-    fn state(&self) -> Option<String> {
-        None
-    }
-
-    fn forget(&mut self) {}
 }
 
 impl QwenLines {
