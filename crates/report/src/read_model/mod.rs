@@ -48,6 +48,10 @@ const FEED: usize = 256;
 /// of an overview side by side a dashboard of 10,000 sessions grew from 68 to 198 MB, with four to 141.
 const AT_ONCE: usize = 4;
 
+/// Where more than one in so many of the sessions have changed, as after a backfill or an import, all are read in passing: one that is
+/// looked up by itself costs as much as some of those.
+const ONE_IN: usize = 4;
+
 /// The store's sessions in memory, shared by all that answer from them.
 pub struct LocalSessions {
     follower: Mutex<Follower>,
@@ -130,12 +134,17 @@ impl LocalSessions {
                 let entries = read_entries(view, Whose::All, models, at)?;
                 return Ok::<_, store::Error>(Found { mark: now, entries, changed: Vec::new(), sessions });
             }
-            let changed: Vec<_> = view.changed_sessions(*mark)?.into_iter().collect();
+            let changed = view.changed_sessions(*mark)?;
             let mut entries = Vec::with_capacity(changed.len());
-            for (session, _) in &changed {
-                entries.extend(read_entries(view, Whose::Session(*session), models, at)?);
+            if usize::try_from(sessions).is_ok_and(|all| changed.len().saturating_mul(ONE_IN) > all) {
+                entries = read_entries(view, Whose::All, models, at)?;
+                entries.retain(|entry| entry.number.is_some_and(|number| changed.contains_key(&number)));
+            } else {
+                for session in changed.keys() {
+                    entries.extend(read_entries(view, Whose::Session(*session), models, at)?);
+                }
             }
-            Ok(Found { mark: now, entries, changed, sessions })
+            Ok(Found { mark: now, entries, changed: changed.into_iter().collect(), sessions })
         })?;
         let read = found.entries.len();
         let known = self.change(|index| {
