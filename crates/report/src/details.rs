@@ -112,6 +112,7 @@ fn is_zero<T: Default + PartialEq>(count: &T) -> bool {
     *count == T::default()
 }
 
+#[expect(clippy::ref_option, reason = "serde hands over the field as it is")]
 fn as_record<S: Serializer>(runaway: &Option<Runaway>, serializer: S) -> Result<S::Ok, S::Error> {
     runaway.as_ref().map(RunawayRecord::from).serialize(serializer)
 }

@@ -177,7 +177,7 @@ pub fn fold_unattributed(store: &mut Store, lines: &mut Vec<SessionLine>) -> Res
             kept[place].take(line);
         } else {
             folded = Some(kept.len());
-            line.row.name = UNATTRIBUTED.to_owned();
+            UNATTRIBUTED.clone_into(&mut line.row.name);
             line.row.id = String::new();
             kept.push(line);
         }
