@@ -105,10 +105,15 @@ impl Numbers {
 
     /// What one call adds.
     pub fn of_call(usage: &Usage) -> Self {
-        let CallSums { api_calls, input, output, cache_read, cache_write, reasoning, cost } = usage.sums();
+        Self::of_sums(&usage.sums(), usage.cost().is_none())
+    }
+
+    /// The same of one call's sums.
+    pub fn of_sums(call: &CallSums, unpriced: bool) -> Self {
+        let CallSums { api_calls, input, output, cache_read, cache_write, reasoning, cost } = *call;
         Self {
             api_calls,
-            unpriced_calls: i64::from(usage.cost().is_none()),
+            unpriced_calls: i64::from(unpriced),
             input,
             output,
             cache_read,

@@ -115,17 +115,23 @@ impl View<'_> {
     }
 
     /// Hands out the events that come of no record, in any order, each with the number of its session: START, bound, END and such, and
-    /// of an imported session those whose record another session owns.
+    /// those of an imported session. The last says that a record here is of the same call, which counts where that record is.
     pub fn each_event_without_record(
         &self,
         whose: Whose,
-        mut each: impl FnMut(i64, Outgoing),
+        mut each: impl FnMut(i64, Outgoing, bool),
     ) -> Result<(), Error> {
         let (condition, session) = whose.condition("e.session");
-        let sql = OutgoingRow::select(&format!("FROM {FROM} WHERE e.record IS NULL AND {condition}"));
+        let recorded = "CASE WHEN e.type IN ('usage', 'tool', 'prompt', 'error') THEN EXISTS (
+            SELECT 1 FROM record known
+            WHERE known.agent = s.agent AND known.kind = e.type AND known.key = json_extract(e.attributes, '$.key'))
+            ELSE 0 END";
+        let columns = OutgoingRow::COLUMNS;
+        let sql = format!("SELECT {columns}, {recorded} FROM {FROM} WHERE e.record IS NULL AND {condition}");
         self.each(&sql, optional(session), |row| {
+            let recorded: bool = row.get(OutgoingRow::WIDTH)?;
             let row: OutgoingRow = read_row(row)?;
-            each(row.session_number(), row.publish());
+            each(row.session_number(), row.publish(), recorded);
             Ok(())
         })
     }

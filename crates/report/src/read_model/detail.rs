@@ -58,7 +58,7 @@ impl Sources<'_> {
         let whose = store::Whose::Session(number);
         let mut events = Vec::new();
         let read = store
-            .read(|view| view.each_event_without_record(whose, |_, outgoing| events.push(outgoing.event)));
+            .read(|view| view.each_event_without_record(whose, |_, outgoing, _| events.push(outgoing.event)));
         read.map_err(unavailable)?;
         events.sort_by_key(|event| event.seq);
         Ok(events)

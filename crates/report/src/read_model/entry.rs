@@ -6,7 +6,7 @@ use std::sync::Arc;
 use reader::{Numbers, Quarter, Seqs, Session};
 use store::{Outgoing, RecordKind, RecordNumbers, SeqSpan, View, Whose};
 use types::event::{Attributes, Dimension};
-use types::{Event, Timestamp, redact};
+use types::{CallSums, Event, Timestamp, redact};
 
 /// A session as pages show it.
 #[derive(Clone, Debug)]
@@ -57,18 +57,24 @@ pub(super) struct EntryBuilder {
     came_from: Option<(i64, String)>,
     went_to: Option<(i64, String)>,
     slots: Vec<Slot>,
+    places: HashMap<(Quarter, Arc<str>), usize>,
     earliest: Option<Timestamp>,
     latest: Option<Timestamp>,
 }
 
 impl EntryBuilder {
-    /// Takes over an event that comes of no record: of a session's life, or of a record that another session owns.
-    fn event(&mut self, event: &Event, models: &mut ModelNames) {
-        self.include(event.time);
+    /// Takes over an event that comes of no record.
+    fn counted_event(&mut self, event: &Event, models: &mut ModelNames) {
         let (model, numbers) = Numbers::of_event(&event.attributes);
         if !numbers.is_zero() {
             self.count(event.time, &models.published(model), &numbers);
         }
+        self.event(event);
+    }
+
+    /// The same of one whose call is counted by its record, in the session that owns that.
+    fn event(&mut self, event: &Event) {
+        self.include(event.time);
         self.session.get_or_insert_with(|| Session::begin(0, event)).apply(event, true);
         let (reported, link) = match &event.attributes {
             Attributes::Start(start) => (&start.transitioned_from, &mut self.came_from),
@@ -87,10 +93,15 @@ impl EntryBuilder {
         self.include(at);
         let quarter = Quarter::of(at);
         // Most belongs to the quarter of what came before.
-        match self.slots.iter_mut().rev().find(|slot| slot.quarter == quarter && slot.model == *model) {
-            Some(slot) => slot.numbers.add(numbers),
-            None => self.slots.push(Slot { quarter, model: model.clone(), numbers: *numbers }),
-        }
+        let is_same = |slot: &Slot| slot.quarter == quarter && slot.model == *model;
+        let place = match self.slots.last().filter(|slot| is_same(slot)) {
+            Some(_) => self.slots.len() - 1,
+            None => *self.places.entry((quarter, model.clone())).or_insert_with(|| {
+                self.slots.push(Slot { quarter, model: model.clone(), numbers: Numbers::default() });
+                self.slots.len() - 1
+            }),
+        };
+        self.slots[place].numbers.add(numbers);
     }
 
     fn record(&mut self, record: &RecordNumbers, models: &mut ModelNames) {
@@ -147,26 +158,17 @@ impl EntryBuilder {
         let mut seqs = Seqs::default();
         for event in events {
             seqs.insert(event.seq);
-            builder.event(event, models);
+            builder.counted_event(event, models);
         }
         builder.finish(None, seqs, models, read_at)
     }
 }
 
 fn numbers_of(record: &RecordNumbers) -> Numbers {
-    let count = |count: u64| i64::try_from(count).unwrap_or(i64::MAX);
     match record.kind {
-        Some(RecordKind::Usage) => Numbers {
-            api_calls: 1,
-            unpriced_calls: i64::from(record.cost.is_none()),
-            input: count(record.tokens.input),
-            output: count(record.tokens.output),
-            cache_read: count(record.tokens.cache_read),
-            cache_write: count(record.tokens.cache_write()),
-            reasoning: count(record.tokens.reasoning),
-            cost: record.cost.unwrap_or_default().0,
-            ..Numbers::default()
-        },
+        Some(RecordKind::Usage) => {
+            Numbers::of_sums(&CallSums::of(&record.tokens, record.cost), record.cost.is_none())
+        }
         Some(RecordKind::Tool) => Numbers {
             tool_calls: 1,
             tool_errors: i64::from(record.ok == Some(false)),
@@ -188,8 +190,9 @@ pub(super) fn read_entries(
     read_at: Timestamp,
 ) -> Result<Vec<Entry>, store::Error> {
     let mut builders: HashMap<i64, EntryBuilder> = HashMap::new();
-    view.each_event_without_record(whose, |session, event| {
-        builders.entry(session).or_default().event(&event, models);
+    view.each_event_without_record(whose, |session, event, recorded| {
+        let builder = builders.entry(session).or_default();
+        if recorded { builder.event(&event) } else { builder.counted_event(&event, models) }
     })?;
     view.each_record_numbers(whose, |record| {
         builders.entry(record.session).or_default().record(&record, models);

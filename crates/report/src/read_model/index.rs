@@ -75,15 +75,23 @@ impl Index {
         self.followed.contains_key(id)
     }
 
-    /// Adds a session, in the place of the one with its id.
+    /// Adds a session, in the place of the one with its id, and of the one with its number: a store gives the number of a session
+    /// that was pruned to another one, and an import gives a session that it replaces another number.
     pub fn put(&mut self, entry: Arc<Entry>) {
         let id: Arc<str> = entry.session.id.as_str().into();
-        self.count(&entry, Change::Added);
         if let Some(number) = entry.number {
+            if self.ids.get(&number).is_some_and(|known| *known != id) {
+                self.remove(number);
+            }
             self.ids.insert(number, id.clone());
         }
+        self.count(&entry, Change::Added);
+        let number = entry.number;
         if let Some(before) = self.entries.insert(id, entry) {
             self.count(&before, Change::Removed);
+            if let Some(former) = before.number.filter(|former| Some(*former) != number) {
+                self.ids.remove(&former);
+            }
         }
     }
 

@@ -154,6 +154,15 @@ impl LocalSessions {
             i64::try_from(index.len()).unwrap_or(i64::MAX)
         });
         follower.mark = found.mark;
+        // Before anything else can fail: the changes up to the mark are not seen again.
+        let index = self.known().unwrap_or_default();
+        let touched = found.changed.into_iter().filter_map(|(number, kind)| {
+            Some(Touched { session: index.id(number)?.to_string(), latest: kind.known()? })
+        });
+        let touched: Vec<Touched> = touched.collect();
+        if !touched.is_empty() {
+            let _ = self.feed.send(touched.into());
+        }
         if found.sessions - known != follower.silent {
             let there = follower.store.read(|view| view.numbers_with_events())?;
             let there: HashSet<i64> = there.into_iter().collect();
@@ -166,15 +175,7 @@ impl LocalSessions {
             });
             follower.silent = found.sessions - left;
         }
-        let index = self.known().unwrap_or_default();
-        let touched = found.changed.into_iter().filter_map(|(number, kind)| {
-            Some(Touched { session: index.id(number)?.to_string(), latest: kind.known()? })
-        });
-        let touched: Vec<Touched> = touched.collect();
         follower.seen = Some(version);
-        if !touched.is_empty() {
-            let _ = self.feed.send(touched.into());
-        }
         Ok(read)
     }
 
@@ -331,7 +332,8 @@ fn health(indexes: &[Arc<Index>], limit: usize) -> Health {
     let mut gaps: Vec<&Session> = all().filter(|session| session.missing_count() > 0).collect();
     let count = |number: usize| i64::try_from(number).unwrap_or(i64::MAX);
     let gap_count = count(gaps.len());
-    gaps.sort_by_key(|session| std::cmp::Reverse(session.received_at));
+    // All of one look were received at once.
+    gaps.sort_by(|one, two| (two.last_at, &two.id).cmp(&(one.last_at, &one.id)));
     // What is here came from here.
     let here = all().fold(None, |here: Option<Origin>, session| {
         let mut here = here.unwrap_or(Origin {

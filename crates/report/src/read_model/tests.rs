@@ -1,5 +1,6 @@
 //! The read model against a backend that was sent the same events, and against a store that changes.
 
+use std::collections::BTreeSet;
 use std::fmt::Debug;
 use std::future::Future;
 
@@ -436,6 +437,78 @@ fn pruned_sessions_are_forgotten_with_their_sums() {
     let sums = wait(sessions.reader().usage(By::Agent, UsageFilter::default(), 0..9)).rows[0].sums;
     assert_eq!((sums.counts.sessions, sums.counts.api_calls), (1, 0));
     assert!(wait(sessions.reader().facets()).models.is_empty());
+}
+
+/// The store gives the highest number again once its session is gone.
+#[test]
+fn a_session_with_the_number_of_a_pruned_one_takes_its_place() {
+    let mut world = World::new();
+    let (run, first) = started(&mut world, |_| ());
+    world.bind(first, "a").unwrap();
+    world.feed(first, 1, &[usage("m1", world.now, 10)]);
+    world.end(run, Exit::Code(0));
+    let number = world.session(first).n;
+    let before = world.wait(1000);
+    let sessions = sessions_of(&world);
+    assert_eq!(names(&sessions).len(), 1);
+    assert_eq!(prune(&mut world.store, &world.home, before, None, false).unwrap().len(), 1);
+    let (_, second) = started(&mut world, |_| ());
+    assert_eq!(world.session(second).n, number, "else this test shows nothing");
+    sessions.catch_up().unwrap();
+    assert_eq!(names(&sessions), [world.session(second).name]);
+    let sums = wait(sessions.reader().usage(By::Agent, UsageFilter::default(), 0..9)).rows[0].sums;
+    assert_eq!((sums.counts.sessions, sums.counts.api_calls), (1, 0));
+}
+
+/// An import may replace a session by a later export of it, under another number.
+#[test]
+fn a_session_that_comes_again_under_another_number_stays() {
+    let mut world = World::new();
+    let (run, first) = started(&mut world, |_| ());
+    world.bind(first, "a").unwrap();
+    world.feed(first, 1, &[usage("m1", world.now, 10)]);
+    world.end(run, Exit::Code(0));
+    let (run, second) = started(&mut world, |_| ());
+    world.end(run, Exit::Code(0));
+    let mut index = Index::default();
+    let mut models = ModelNames::default();
+    let now = world.now;
+    let mut read = |world: &mut World| {
+        world.store.read(|view| read_entries(view, Whose::All, &mut models, now)).unwrap()
+    };
+    for entry in read(&mut world) {
+        index.put(Arc::new(entry));
+    }
+    let (one, two) = (world.session(first).n, world.session(second).n);
+    let mut again = read(&mut world).into_iter().find(|entry| entry.number == Some(one)).unwrap();
+    again.number = Some(two + 1);
+    index.put(Arc::new(again));
+    index.remove(one);
+    assert!(index.get(&first.to_string()).is_some(), "its former number names nobody");
+    assert_eq!(index.numbers().collect::<BTreeSet<_>>(), BTreeSet::from([two, two + 1]));
+    index.remove(two + 1);
+    assert!(index.get(&first.to_string()).is_none());
+}
+
+/// The record of a call is another session's where an import brought what is here already.
+#[test]
+fn calls_whose_record_another_session_owns_count_there_alone() {
+    let mut world = World::new();
+    let (run, first) = started(&mut world, |_| ());
+    world.bind(first, "a").unwrap();
+    world.feed(first, 1, &[usage("m1", world.now, 10)]);
+    world.end(run, Exit::Code(0));
+    let calls = |world: &World| {
+        let sums = wait(sessions_of(world).reader().usage(By::Agent, UsageFilter::default(), 0..9));
+        sums.rows[0].sums.counts.api_calls
+    };
+    assert_eq!(calls(&world), 1);
+    let other = Connection::open(world.home.database()).unwrap();
+    let copied =
+        "UPDATE event SET record = NULL, attributes = '{\"key\":\"m1\",\"model\":\"claude-opus-4-8\"}'
+                  WHERE type = 'usage'";
+    assert_eq!(other.execute(copied, []).unwrap(), 1);
+    assert_eq!(calls(&world), 1, "by its record, and not by its event once more");
 }
 
 #[test]
