@@ -124,7 +124,7 @@ pub(super) async fn sessions(
         group: query.group,
         status: query.status,
         span: Span { since: at(query.since), until: at(query.until) },
-        words: query.search.into_iter().collect(),
+        words: query.search.filter(|words| !words.is_empty()).into_iter().collect(),
         ..Filter::default()
     };
     let asked = SessionFilter { gaps: query.gaps, ..filter.into() };
