@@ -87,14 +87,25 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     if not_wrapped {
         listing.more = 0;
     }
+    let mut folded = false;
     if let Some(store) = &mut store {
+        if list::holds_unattributed(store, &listing.sessions)? {
+            // The one row is of all of them, not of those alone that fit.
+            if listing.more > 0 {
+                listing = list::summarised(Some(store), &query, |count| count, now, is_wide(style))?;
+            }
+            list::fold_unattributed(store, &mut listing.sessions)?;
+            folded = true;
+        }
         list::add_states(store, &mut listing.sessions, &asked)?;
     }
     if scan {
         listing.sessions.extend(unwrapped.into_iter().map(SessionLine::of_unwrapped));
+    }
+    if scan || folded {
         list::sort(&mut listing.sessions, args.sort);
     }
-    if scan || activity.is_some() {
+    if scan || folded || activity.is_some() {
         let wanted = |line: &SessionLine| activity.is_none_or(|activity| does(line.state.as_ref(), activity));
         listing.keep(wanted, |count| fitting(count, args.limit, rows));
     }
@@ -103,7 +114,6 @@ pub fn run(args: &List, home: &Home, out: &mut dyn Write) -> anyhow::Result<Exit
     let mut used = Vec::new();
     if let Some(store) = &mut store {
         let config = settings(Some(home), &origin);
-        list::fold_unattributed(store, &mut lines)?;
         list::add_runaways(store, &mut lines, config.runaway, now)?;
         used = list::add_budgets(store, &mut lines, &config.budgets, now, &zone)?;
         title::add_missing(store, lines.iter_mut().take(TITLED), &origin)?;

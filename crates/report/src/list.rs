@@ -1,7 +1,7 @@
 //! Sessions as a list: the first of those that match, and what a table shows of each.
 
 use std::cmp::Reverse;
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -154,24 +154,33 @@ pub fn sort(lines: &mut [SessionLine], sort: Sort) {
     }
 }
 
-/// Calls that name no conversation are one line, where the newest of their sessions stood.
-pub fn fold_unattributed(store: &mut Store, lines: &mut Vec<SessionLine>) -> Result<(), store::Error> {
-    let may_be = |line: &SessionLine| {
+/// Which of these lines are of calls that name no conversation.
+fn unattributed(store: &mut Store, lines: &[SessionLine]) -> Result<HashSet<i64>, store::Error> {
+    let may_be = |line: &&SessionLine| {
         line.unwrapped.is_none() && line.row.name.starts_with(&name_of_unattributed(&line.row.agent))
     };
-    let numbers: Vec<i64> = lines.iter().filter(|line| may_be(line)).map(|line| line.row.n).collect();
+    let numbers: Vec<i64> = lines.iter().filter(may_be).map(|line| line.row.n).collect();
     if numbers.is_empty() {
-        return Ok(());
+        return Ok(HashSet::new());
     }
     let tags = store.read(|view| view.tags_of(&numbers))?;
+    let is = |line: &&SessionLine| {
+        tags.get(&line.row.n).is_some_and(|tags| is_unattributed(&line.row.agent, &line.row.name, tags))
+    };
+    Ok(lines.iter().filter(may_be).filter(is).map(|line| line.row.n).collect())
+}
+
+pub fn holds_unattributed(store: &mut Store, lines: &[SessionLine]) -> Result<bool, store::Error> {
+    Ok(!unattributed(store, lines)?.is_empty())
+}
+
+/// Calls that name no conversation are one line, where the first of their sessions stood.
+pub fn fold_unattributed(store: &mut Store, lines: &mut Vec<SessionLine>) -> Result<(), store::Error> {
+    let unattributed = unattributed(store, lines)?;
     let mut folded: Option<usize> = None;
     let mut kept: Vec<SessionLine> = Vec::with_capacity(lines.len());
     for mut line in lines.drain(..) {
-        let unattributed = may_be(&line)
-            && tags
-                .get(&line.row.n)
-                .is_some_and(|tags| is_unattributed(&line.row.agent, &line.row.name, tags));
-        if !unattributed {
+        if line.unwrapped.is_some() || !unattributed.contains(&line.row.n) {
             kept.push(line);
         } else if let Some(place) = folded {
             kept[place].take(line);
@@ -343,7 +352,9 @@ mod tests {
         let all = |count| count;
         let mut lines =
             summarised(Some(&mut world.store), &SessionQuery::default(), all, at, true).unwrap().sessions;
+        assert!(holds_unattributed(&mut world.store, &lines).unwrap());
         fold_unattributed(&mut world.store, &mut lines).unwrap();
+        assert!(!holds_unattributed(&mut world.store, &lines).unwrap());
         let told = |line: &SessionLine| (line.row.name.clone(), line.row.agent.clone(), line.row.api_calls);
         let told: Vec<_> = lines.iter().map(told).collect();
         assert_eq!(
