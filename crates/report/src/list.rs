@@ -157,7 +157,9 @@ pub fn sort(lines: &mut [SessionLine], sort: Sort) {
 /// Which of these lines are of calls that name no conversation.
 fn unattributed(store: &mut Store, lines: &[SessionLine]) -> Result<HashSet<i64>, store::Error> {
     let may_be = |line: &&SessionLine| {
-        line.unwrapped.is_none() && line.row.name.starts_with(&name_of_unattributed(&line.row.agent))
+        line.unwrapped.is_none()
+            && line.row.project.is_none()
+            && line.row.name.starts_with(&name_of_unattributed(&line.row.agent))
     };
     let numbers: Vec<i64> = lines.iter().filter(may_be).map(|line| line.row.n).collect();
     if numbers.is_empty() {
@@ -335,17 +337,19 @@ mod tests {
     #[test]
     fn calls_without_a_conversation_are_one_line() {
         let mut world = World::new();
-        let mut begin = |agent: &str, name: &str, tags: &[&str]| {
+        let mut begin = |agent: &str, name: &str, tags: &[&str], project: Option<&str>| {
             let mut begin = world.begin(ConversationStart::Fresh);
             (begin.agent, begin.name) = (agent.to_owned(), Some(name.to_owned()));
+            begin.workspace.project = project.map(str::to_owned);
             begin.tags = tags.iter().map(|tag| (*tag).to_owned()).collect();
             world.wait(1000);
             world.start_as(&begin)
         };
-        begin("anthropic", "proxy-anthropic", &["proxy"]);
-        begin("claude", "fix-auth", &[]);
-        let (_, second) = begin("openai", "proxy-openai", &["proxy"]);
-        begin("claude", "proxy-claude-notes", &[]);
+        begin("anthropic", "proxy-anthropic", &["proxy"], None);
+        begin("claude", "fix-auth", &[], Some("widgets"));
+        let (_, second) = begin("openai", "proxy-openai", &["proxy"], None);
+        // Named and tagged by a person.
+        begin("claude", "proxy-claude-notes", &["proxy"], Some("widgets"));
         let at = world.now;
         world.bind(second.session, "conversation").unwrap();
         world.feed(second.session, 1, &[usage("m1", at, 20)]);

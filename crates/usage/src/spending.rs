@@ -40,11 +40,11 @@ pub struct Owner {
 }
 
 impl Owner {
-    /// Whether its calls name no conversation: they are one row, not sessions.
+    /// Whether its calls name no conversation: they are one row, not sessions. Such have no project, which tells them from a
+    /// session that somebody has named and tagged alike.
     pub fn is_unattributed(&self) -> bool {
-        self.session
-            .as_ref()
-            .is_some_and(|session| is_unattributed(&self.agent, &session.name, &session.tags))
+        let session = self.session.as_ref().filter(|_| self.project.is_none());
+        session.is_some_and(|session| is_unattributed(&self.agent, &session.name, &session.tags))
     }
 }
 

@@ -4,6 +4,7 @@
 mod budgets;
 mod scene;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::io::Read;
 use std::process::Stdio;
@@ -363,6 +364,11 @@ fn calls_through_a_proxy_on_its_own_are_counted() {
     let told: u64 = scene.api.log().calls.iter().map(|call| call.told.input).sum();
     assert_eq!(sum(|session| session["usage"]["inputTokens"].as_u64().unwrap()), told);
     assert!(sessions.iter().all(|session| session["status"] == "completed"), "{sessions:?}");
+    // People see one row for what no conversation is named of.
+    let usage = scene.json(&["usage", "--by", "session", "--json"]);
+    let rows = usage["rows"].as_array().unwrap().iter();
+    let calls: BTreeMap<_, _> = rows.map(|row| (row["key"].as_str().unwrap(), &row["apiCalls"])).collect();
+    assert_eq!(calls, BTreeMap::from([(FIRST, &1.into()), ("unattributed", &2.into())]));
 }
 
 #[test]
